@@ -65,6 +65,23 @@ public struct InitSegment: Sendable {
         self.protectionBoxes = protectionBoxes
     }
 
+    /// The section at the start of a file; nil where there is no whole one that can be read.
+    package init?(startOf bytes: [UInt8]) {
+        var end = 0
+        while end <= bytes.count - 8 {
+            let size = bytes[end..<end + 4].reduce(0) { $0 << 8 | Int($1) }
+            let isMovie = bytes[end + 4..<end + 8].elementsEqual("moov".utf8)
+            guard size >= 8, size <= bytes.count - end else { return nil }
+            end += size
+            if isMovie {
+                guard let section = try? InitSegment(Array(bytes[..<end])) else { return nil }
+                self = section
+                return
+            }
+        }
+        return nil
+    }
+
     /// Throws where bytes that no key is for are no initialization section: none at all, or those of fragmented MP4 without a
     /// whole moov box. Another format's, such as WebVTT's, is not looked into.
     public static func check(_ bytes: [UInt8]) throws(FormatError) {

@@ -31,6 +31,9 @@ public struct DASHManifest: Hashable, Sendable {
     public var alternatives: Set<DASHAlternatives>
     /// Of the first Period.
     public var audioTracks: [DASHAudioTracks.Track]
+    /// Those of protected Representations that a player may choose among, if the manifest does not tell their keys or how to
+    /// ask for them. Each once.
+    package var untold: [DASHInitSegment]
 
     /// Whether anything is marked as protected.
     public var isProtected: Bool { !protections.isEmpty }
@@ -88,10 +91,19 @@ extension DASHManifest {
     /// Initialization data of all different descriptors together, in bytes.
     private static let dataLimit = 2 << 20
 
+    /// The most init segments that are looked for, and of these the most that are of use.
+    private static let initSegmentLimits = (all: 64, untold: 32)
+
     /// Reads a manifest. Throws what `XMLElement(reading:limits:)` throws, and `malformed` if the document is none.
     ///
     /// An error inside a descriptor does not throw: `flaws` reports it.
-    public init(_ bytes: some Collection<UInt8>) throws(FormatError) {
+    public init(_ bytes: some Collection<UInt8>) throws(FormatError) { try self.init(bytes, from: nil) }
+
+    /// The same. `url`: where it came from, for `untold`; nil: there is none. `known`: what init segments say.
+    package init(
+        _ bytes: some Collection<UInt8>, from url: String?,
+        known: [DASHInitSegment: [DASHContentProtection]] = [:]
+    ) throws(FormatError) {
         let root = try XMLElement(reading: bytes, limits: .manifest)
         guard root.localName == "MPD" else { throw .malformed("no MPD: the document is something else") }
         isDynamic = root[attribute: "type"] == "dynamic"
@@ -102,8 +114,9 @@ extension DASHManifest {
         qualities = []
         alternatives = []
         audioTracks = []
-        var collector = Collector()
-        collector.collect(root)
+        var collector = Collector(known: known)
+        collector.collect(root, url.map { URIReference($0) })
+        untold = collector.untold
         protections = collector.protections
         qualities = collector.qualities
         alternatives = Set(collector.alternatives)
@@ -151,32 +164,46 @@ extension DASHManifest {
         private var keyCount = 0
         /// Those of all alternatives, each as often as it is there.
         private var choiceCount = 0
+        private let knownSegments: [DASHInitSegment: [DASHContentProtection]]
+        private(set) var untold: [DASHInitSegment] = []
+        /// How many init segments were looked for, and those of the Period that are not known.
+        private var initSegmentCount = 0
+        private var unknown: [(place: DASHAlternatives.Place, segment: DASHInitSegment, hasKeys: Bool)] = []
+
+        init(known: [DASHInitSegment: [DASHContentProtection]]) { knownSegments = known }
 
         var protections: [Protection] {
             parts.map { part in Protection(descriptors: part.numbers.map { descriptors[$0] }, media: part.media) }
         }
 
-        mutating func collect(_ root: XMLElement) {
+        /// `url` is where the manifest came from; nil: no init segment is looked for.
+        mutating func collect(_ root: XMLElement, _ url: URIReference?) {
             // GStreamer's demuxer knows the sets of the next version by their numbers, so all stay.
             let isDynamic = root[attribute: "type"] == "dynamic"
             findSources(in: root)
             let common = numbers(of: root, areForAll: true)
+            let base = url.map { DASHOfflinePresentation.base(of: root, in: $0) }
             for (number, period) in root.children.lazy.filter({ $0.localName == "Period" }).enumerated() {
                 let inPeriod = common + numbers(of: period, areForAll: true)
                 let keysOfPeriod = keySet(of: inPeriod)
+                unknown = []
                 var found: [Kind: (media: OutputPolicy.Media?, parts: [Int?: DASHAlternatives.Part])] = [:]
                 for (setNumber, set) in period.children.lazy.filter({ $0.localName == "AdaptationSet" }).enumerated() {
                     let kind = Kind(set, number: isDynamic ? setNumber : nil)
                     var same = found.removeValue(forKey: kind) ?? (Self.media(of: set), [:])
-                    let keys = collect(set: set, inherited: inPeriod, keysOfPeriod)
+                    let first = DASHAlternatives.Place(period: number, set: setNumber, representation: 0)
+                    let keys = collect(
+                        set: set, first, in: period, base.map { DASHOfflinePresentation.base(of: period, in: $0) },
+                        inherited: inPeriod, keysOfPeriod)
                     for (representation, key) in keys.enumerated() {
-                        let place = DASHAlternatives.Place(
-                            period: number, set: setNumber, representation: representation)
+                        var place = first
+                        place.representation = representation
                         let part = DASHAlternatives.Part(keyIDs: key.map { keySets[$0] } ?? [])
                         same.parts[key, default: part].places.append(place)
                     }
                     found[kind] = same
                 }
+                if !unknown.isEmpty { findUntold(among: found.values.map { $0.parts.values.map(\.places) }) }
                 let choices = found.values.filter { $0.parts.count > 1 }
                 choiceCount += choices.flatMap(\.parts.values).reduce(0) { $0 + $1.keyIDs.count }
                 guard choiceCount <= DASHManifest.keyLimit else { continue }
@@ -209,16 +236,34 @@ extension DASHManifest {
             }
         }
 
-        /// Gives the numbers of the KIDs of each Representation.
-        private mutating func collect(set: XMLElement, inherited: [Int], _ outerKeys: Int?) -> [Int?] {
+        /// Gives the numbers of the KIDs of each Representation. `first` is the place of the first one.
+        private mutating func collect(
+            set: XMLElement, _ first: DASHAlternatives.Place, in period: XMLElement, _ base: URIReference?,
+            inherited: [Int], _ outerKeys: Int?
+        ) -> [Int?] {
             let ofSet = numbers(of: set)
             let media = Self.media(of: set)
             let keysOfSet = keySet(of: ofSet) ?? outerKeys
+            let base = base.map { DASHOfflinePresentation.base(of: set, in: $0) }
             var keys: [Int?] = []
             var hasOwn = false
             for representation in set.children where representation.localName == "Representation" {
                 note(representation)
-                let own = numbers(of: representation)
+                var own = numbers(of: representation)
+                if let base, needsInitSegment(inherited + ofSet + own, keySet(of: own) ?? keysOfSet),
+                    let segment = DASHInitSegment([period, set, representation], in: base)
+                {
+                    if let found = knownSegments[segment] {
+                        // What the manifest says itself goes before it.
+                        let told = (inherited + ofSet + own).map { descriptors[$0] }.filter { !$0.systemBoxes.isEmpty }
+                        own += found.filter { one in !told.contains { $0.scheme == one.scheme } }
+                            .compactMap { number(of: $0) }
+                    } else {
+                        var place = first
+                        place.representation = keys.count
+                        unknown.append((place, segment, keySet(of: own) ?? keysOfSet != nil))
+                    }
+                }
                 keys.append(keySet(of: own) ?? keysOfSet)
                 if own.isEmpty { continue }
                 hasOwn = true
@@ -226,6 +271,30 @@ extension DASHManifest {
             }
             if !hasOwn { keep(Part(numbers: inherited + ofSet, media: media)) }
             return keys
+        }
+
+        /// Whether what is protected has no KID, or nothing that a request could be made of, while more may be looked for.
+        private mutating func needsInitSegment(_ numbers: [Int], _ keys: Int?) -> Bool {
+            let canBeAskedFor = numbers.contains { number in
+                guard case .system(let system) = descriptors[number].scheme else { return false }
+                return system == .clearKey || system == .common || !descriptors[number].systemBoxes.isEmpty
+            }
+            guard !numbers.isEmpty, keys == nil || !canBeAskedFor else { return false }
+            initSegmentCount += 1
+            return initSegmentCount <= DASHManifest.initSegmentLimits.all
+        }
+
+        /// Those of what is unknown that a choice may depend on. `choices`: what a player may choose among in the Period, by keys.
+        private mutating func findUntold(among choices: [[[DASHAlternatives.Place]]]) {
+            var (open, differing): (Set<DASHAlternatives.Place>, Set<DASHAlternatives.Place>) = ([], [])
+            for parts in choices where parts.count > 1 || parts.contains(where: { $0.count > 1 }) {
+                open.formUnion(parts.joined())
+                if parts.count > 1 { differing.formUnion(parts.joined()) }
+            }
+            for (place, segment, hasKeys) in unknown where (hasKeys ? differing : open).contains(place) {
+                guard untold.count < DASHManifest.initSegmentLimits.untold else { return }
+                if !untold.contains(segment) { untold.append(segment) }
+            }
         }
 
         /// The number that stands for the KIDs of these descriptors; nil: they name none, or there are too many.

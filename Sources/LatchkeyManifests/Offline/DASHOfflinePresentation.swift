@@ -74,7 +74,7 @@ public struct DASHOfflinePresentation: Sendable {
         if duration == nil { duration = pieces.map { $0.begin + $0.duration }.max() }
     }
 
-    private static func base(of element: XMLElement, in base: URIReference) -> URIReference {
+    static func base(of element: XMLElement, in base: URIReference) -> URIReference {
         guard let text = element.child("BaseURL")?.trimmedText, !text.isEmpty else { return base }
         return URIReference(URIReference.resolve(text, against: base))
     }
@@ -273,6 +273,17 @@ struct DASHAddressing: Sendable {
                 absolute(""), nil, .zero, (end ?? begin) - begin,
                 index: try Self.range(element?[attribute: "indexRange"]))
         }
+    }
+
+    /// Where the init segment is. The first `size` bytes where a whole file does not tell; nil where there is none.
+    func initialization(elseFirst size: UInt64) throws(FormatError) -> (url: String, byteRange: HLSByteRange?)? {
+        let own = element?.child("Initialization")
+        let range = try Self.range(own?[attribute: "range"])
+        if let url = own?[attribute: "sourceURL"] ?? range.map({ _ in "" }) { return (absolute(url), range) }
+        if let text = element?[attribute: "initialization"] { return (absolute(fill(text, 0, 0)), nil) }
+        guard element?.localName ?? "SegmentBase" == "SegmentBase" else { return nil }
+        let end = try Self.range(element?[attribute: "indexRange"])?.offset ?? 0
+        return (absolute(""), HLSByteRange(offset: 0, length: end > 0 ? end : size))
     }
 
     private func times(_ entry: Entry) throws(FormatError) -> (begin: Duration, duration: Duration) {

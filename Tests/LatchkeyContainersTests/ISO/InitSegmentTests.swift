@@ -48,6 +48,17 @@ import Testing
         #expect(section.keyIDs.isEmpty && section.tracks.allSatisfy { !$0.isProtected })
     }
 
+    /// What stands behind it may be cut off.
+    @Test(arguments: sections.indices)
+    func theStartOfAFile(index: Int) throws {
+        let bytes = try Self.bytes(Self.sections[index].file)
+        let tracks = try InitSegment(bytes).tracks
+        #expect(InitSegment(startOf: bytes)?.tracks == tracks)
+        #expect(InitSegment(startOf: bytes + [0, 0, 1, 0] + Array("moof".utf8) + [0])?.tracks == tracks)
+        for count in 0..<64 { #expect(InitSegment(startOf: Array(bytes.prefix(count))) == nil) }
+        for size: UInt8 in [0, 1, 7] { #expect(InitSegment(startOf: [0, 0, 0, size] + Array("moov".utf8)) == nil) }
+    }
+
     @Test(arguments: sections.indices)
     func aKeyIsPutIn(index: Int) throws {
         let section = try InitSegment(try Self.bytes(Self.sections[index].file))

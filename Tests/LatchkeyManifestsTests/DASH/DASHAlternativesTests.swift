@@ -128,4 +128,84 @@ import Testing
         #expect(
             root.children.map { $0.children[0].children.compactMap { $0[attribute: "id"] } } == [["a"], ["b"]])
     }
+
+    private static let common = "<ContentProtection schemeIdUri=\"urn:mpeg:dash:mp4protection:2011\"/>"
+
+    /// Two qualities each of pictures and of sound, of which only init segments tell the keys, one track alone, and clear text.
+    private static let untold = """
+        <MPD><BaseURL>media/</BaseURL><Period><AdaptationSet contentType="video">\(common)\
+        <SegmentTemplate initialization="$RepresentationID$/init.mp4" media="$Number$.m4s" duration="1"/>\
+        <Representation id="a"/><Representation id="b"><BaseURL>b/</BaseURL></Representation></AdaptationSet>\
+        <AdaptationSet contentType="audio" lang="en">\(common)<Representation id="alone"><BaseURL>alone.mp4</BaseURL>\
+        </Representation></AdaptationSet><AdaptationSet contentType="text"><Representation id="t"/><Representation id="u"/>\
+        </AdaptationSet><AdaptationSet contentType="audio" lang="de">\(common)<Representation id="c"><BaseURL>c.mp4</BaseURL>\
+        <SegmentBase indexRange="700-799"><Initialization range="0-699"/></SegmentBase></Representation>\
+        <Representation id="d"><BaseURL>/d.mp4</BaseURL><SegmentBase indexRange="800-899"/></Representation>\
+        <Representation id="e"><BaseURL>https://b.test/e.mp4</BaseURL></Representation></AdaptationSet></Period></MPD>
+        """
+    private static let url = "https://a.test/x/film.mpd"
+
+    @Test func initSegmentsOfAChoiceAreLookedFor() throws {
+        let bytes = Array(Self.untold.utf8)
+        let untold = try DASHManifest(bytes, from: Self.url).untold
+        #expect(
+            untold.map { "\($0.url) \($0.byteRange?.httpRange ?? "")" } == [
+                "https://a.test/x/media/a/init.mp4 ", "https://a.test/x/media/b/b/init.mp4 ",
+                "https://a.test/x/media/c.mp4 bytes=0-699", "https://a.test/d.mp4 bytes=0-799",
+                "https://b.test/e.mp4 bytes=0-65535",
+            ])
+        #expect(try DASHManifest(bytes).untold.isEmpty)
+        // Clear media is no matter of keys.
+        let clear = Self.untold.replacing(Self.common, with: "")
+        #expect(try DASHManifest(Array(clear.utf8), from: Self.url).untold.isEmpty)
+    }
+
+    /// What tells the keys and the systems is enough. KIDs alone are not: an init segment may say how to ask for them.
+    @Test(arguments: [
+        ("[v1 v2] [a3]", true, true, 0), ("[v1 v2] [a3]", true, false, 2), ("[v1 v2] [a3]", false, true, 2),
+        // One key for all.
+        ("[v1 v1] [a3]", true, false, 0),
+    ])
+    func whatIsToldIsNotLookedFor(sets: String, hasKeyIDs: Bool, hasSystem: Bool, expected: Int) throws {
+        var text = String(decoding: manifest(sets), as: UTF8.self)
+        if !hasKeyIDs { text.replace(#/ cenc:default_KID="[^"]*"/#, with: "") }
+        let system = "<ContentProtection schemeIdUri=\"urn:uuid:e2719d58-a985-b3c9-781a-b030af78d30e\"/>"
+        if hasSystem { text.replace("</Representation>", with: "\(system)</Representation>") }
+        text.replace(
+            "</Representation>",
+            with: "<SegmentTemplate initialization=\"$RepresentationID$.mp4\"/></Representation>")
+        #expect(try DASHManifest(Array(text.utf8), from: Self.url).untold.count == expected)
+    }
+
+    @Test func keysOfInitSegmentsDecide() throws {
+        let bytes = Array(Self.untold.utf8)
+        let places = try DASHManifest(bytes, from: Self.url).untold
+        let known = Dictionary(
+            uniqueKeysWithValues: zip(places, 1...2).map { place, number in
+                let element = XMLElement(
+                    "ContentProtection",
+                    attributes: [
+                        .init("schemeIdUri", "urn:mpeg:dash:mp4protection:2011"),
+                        .init("default_KID", keyID(number).description),
+                    ])
+                return (place, [DASHContentProtection(element)])
+            })
+        let manifest = try DASHManifest(bytes, from: Self.url, known: known)
+        #expect(manifest.untold == Array(places.dropFirst(2)))
+        let deciding = manifest.alternatives.reduce(into: Set<KeyID>()) { $0.formUnion($1.deciding) }
+        #expect(deciding == [keyID(1), keyID(2)])
+        #expect(Set(manifest.protections.flatMap(\.defaultKeyIDs)) == deciding)
+        let kept = try DASHManifest.leavingOut([keyID(2)], of: manifest.alternatives, in: bytes)
+        #expect(try kept.map(names) == "[] [a] [alone] [t u] [c d e]")
+    }
+
+    /// However many a manifest names.
+    @Test func fewInitSegmentsAreLookedFor() throws {
+        let representations = (0..<1000).map { "<Representation id=\"\($0)\"/>" }.joined()
+        let text = """
+            <MPD><Period><AdaptationSet>\(Self.common)<SegmentTemplate initialization="$RepresentationID$.mp4"/>\
+            \(representations)</AdaptationSet></Period></MPD>
+            """
+        #expect(try DASHManifest(Array(text.utf8), from: Self.url).untold.count == 32)
+    }
 }

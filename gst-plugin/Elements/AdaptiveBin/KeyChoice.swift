@@ -46,6 +46,33 @@ extension AdaptiveBin {
         }
     }
 
+    /// Waits on the upstream thread until `work` is done, or for `limit`. The stop of the demuxer ends the wait, and the work.
+    final func wait(atMost limit: Duration, for work: @escaping @Sendable () async -> Void) {
+        withGuarded { $0.isAwaitingAnswers = true }
+        let weak = WeakElement(reference)
+        let task = Task {
+            await work()
+            if !Task.isCancelled { weak.withElement { ($0 as? AdaptiveBin)?.workIsDone() } }
+        }
+        let end = MonotonicTime.now &+ limit.nanoseconds
+        while true {
+            let (seen, isOver) = withGuarded { ($0.keyEvents, $0.isStopping || !$0.isAwaitingAnswers) }
+            let now = MonotonicTime.now
+            guard !isOver, now < end else { break }
+            monitor.withLock { waitForKeyEvent(after: seen, microseconds: Int64(clamping: (end - now) / 1000 + 1)) }
+        }
+        task.cancel()
+        withGuarded { $0.isAwaitingAnswers = false }
+    }
+
+    private func workIsDone() {
+        withGuarded { guarded in
+            guarded.isAwaitingAnswers = false
+            guarded.keyEvents &+= 1
+        }
+        monitor.broadcast()
+    }
+
     /// Says once of each key that qualities are left out for it.
     final func tellLeftOut(_ refusals: [KeyID: KeyError]) {
         let new = withGuarded { guarded in

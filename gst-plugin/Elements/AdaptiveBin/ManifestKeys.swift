@@ -106,4 +106,17 @@ package final class ManifestKeys: Sendable {
             session.demand(demand)
         }
     }
+    /// The same for keys of which nothing but their KIDs is known, unless they were asked for.
+    func demand(_ keyIDs: [KeyID], mediaURL: String, cookies: CookieStore) {
+        let new = known.withLock { known in
+            known.count < Self.totalLimit ? keyIDs.filter { known.insert($0).inserted } : []
+        }
+        guard !new.isEmpty else { return }
+        session.noteUse(of: new)
+        var demand = KeyDemand(
+            keyIDs: new, keySystem: keySystem, mediaURL: mediaURL, retryFailuresUpTo: startGeneration,
+            origin: observer.load(ordering: .acquiring))
+        demand.cookies = cookies
+        session.demand(demand)
+    }
 }

@@ -52,7 +52,10 @@ final class DASHDemuxer: AdaptiveBin, @unchecked Sendable {
         guard let run else { return bytes }
         noteFiles(of: bytes, from: url)
         try run.start(bytes, from: url, source: manifest.source)
-        if let choice = run.choice { waitForAnswers(to: run.decidingKeyIDs, choice) }
+        if let choice = run.choice {
+            if run.hasUntoldKeys { wait(atMost: DASHRun.initSegmentPatience) { await run.findKeys(bytes, from: url) } }
+            waitForAnswers(to: run.decidingKeyIDs, choice)
+        }
         let track = audioTrack
         let handedOn = run.handedOn(bytes, from: url, source: manifest.source, audioTrack: track)
         let tracks = run.audioTracks.map { AudioChoice.Track(name: $0.name, language: $0.language) }

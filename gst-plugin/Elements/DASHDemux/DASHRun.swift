@@ -39,6 +39,9 @@ final class DASHRun: AdaptiveRun {
         var qualities: [PictureQuality] = []
         /// The same of the first version, for the choice by keys.
         var alternatives: Set<DASHAlternatives> = []
+        /// The init segments that tell what these lack, and what they say.
+        var untold: [DASHInitSegment] = []
+        var known: [DASHInitSegment: [DASHContentProtection]] = [:]
         /// Of the first Period of the latest version, without what has no keys.
         var audioTracks: [DASHAudioTracks.Track] = []
         var failure: PresentationFailure?
@@ -126,11 +129,11 @@ final class DASHRun: AdaptiveRun {
     func start(_ bytes: [UInt8], from url: String, source: String? = nil) throws(PresentationFailure) {
         origin.setHome(url)
         do throws(FormatError) {
-            let manifest = try DASHManifest(bytes)
+            let manifest = try DASHManifest(bytes, from: choice == nil ? nil : url)
             let later = LaterVersions(manifest, from: url, source: source ?? url)
             state.withLock {
                 $0.later = later
-                if choice != nil { $0.alternatives = manifest.alternatives }
+                if choice != nil { ($0.alternatives, $0.untold) = (manifest.alternatives, manifest.untold) }
             }
             ask(for: manifest, from: url)
             // Half a period ahead of the stock demuxer, which fetches for itself when a period is over: so that keys are
@@ -150,6 +153,55 @@ final class DASHRun: AdaptiveRun {
                 $0.failure = failure
             }
         }
+    }
+
+    /// How long init segments are waited for before playback.
+    static let initSegmentPatience: Duration = .seconds(10)
+    /// How many are fetched at a time.
+    private static let initSegmentsAtOnce = 4
+
+    /// Whether the choice among qualities depends on keys that only init segments tell.
+    var hasUntoldKeys: Bool { state.withLock { !$0.untold.isEmpty } }
+
+    /// Looks for the keys of the manifest that `start` has read in its init segments, and starts the requests for them. What
+    /// cannot be had is left to the stock demuxer, which fetches it too.
+    func findKeys(_ bytes: [UInt8], from url: String) async {
+        let places = state.withLock { $0.untold }
+        var known: [DASHInitSegment: [DASHContentProtection]] = [:]
+        // Those of which nothing says how to ask for them, as a decryptor asks.
+        var bare: [KeyID] = []
+        for first in stride(from: 0, to: places.count, by: Self.initSegmentsAtOnce) {
+            let looks = places[first...].prefix(Self.initSegmentsAtOnce).map { place in
+                Task { [self] in (place, await initSegment(place)) }
+            }
+            await withTaskCancellationHandler {
+                for look in looks {
+                    guard case (let place, let segment?) = await look.value else { continue }
+                    let protections = DASHInitSegment.protections(of: segment)
+                    known[place] = protections
+                    if protections.count == 1 { bare += protections[0].defaultKeyIDs }
+                }
+            } onCancel: {
+                for look in looks { look.cancel() }
+            }
+        }
+        guard !Task.isCancelled, !known.isEmpty, let manifest = try? DASHManifest(bytes, from: url, known: known)
+        else { return }
+        let isNew = state.withLock { state in
+            if !state.hasEnded { (state.known, state.alternatives) = (known, manifest.alternatives) }
+            return !state.hasEnded
+        }
+        guard isNew else { return }
+        demand(manifest, from: url)
+        keys.demand(bare, mediaURL: url, cookies: origin.cookies)
+    }
+
+    private func initSegment(_ place: DASHInitSegment) async -> InitSegment? {
+        // What a server says names no files.
+        guard URIReference(place.url).isHTTP || origin.isLocal,
+            let bytes = try? await origin.bytes(.initSegment, place.url, range: place.byteRange)
+        else { return nil }
+        return InitSegment(startOf: bytes)
     }
 
     /// The keys that the choice among qualities depends on, in the manifest that `start` has read.
@@ -183,8 +235,10 @@ final class DASHRun: AdaptiveRun {
     }
 
     /// A later version of the manifest without what has no keys. These were asked for before.
-    private func chosenLater(_ bytes: [UInt8]) -> [UInt8] {
-        guard choice != nil, let manifest = try? DASHManifest(bytes),
+    private func chosenLater(_ bytes: [UInt8], from url: String) -> [UInt8] {
+        let known = state.withLock { $0.known }
+        guard choice != nil,
+            let manifest = try? DASHManifest(bytes, from: known.isEmpty ? nil : url, known: known),
             let chosen = chosen(bytes, manifest.alternatives)
         else { return bytes }
         tell(chosen)
@@ -230,7 +284,7 @@ final class DASHRun: AdaptiveRun {
                     [weak self, weak segments] response in
                     // What a server says names no files.
                     if isLocal, URIReference(response.url).filePath == nil { return nil }
-                    let chosen = self?.chosenLater(response.body) ?? response.body
+                    let chosen = self?.chosenLater(response.body, from: response.url) ?? response.body
                     return segments?.routed(Self.ordered(chosen, audioTrack), from: response.url)
                 }
                 return (routed, laterURL, true)
@@ -280,6 +334,10 @@ final class DASHRun: AdaptiveRun {
         if manifest.isDynamic { watch.setOpenEnded() }
         for flaw in manifest.flaws { DASHDemuxer.log.log(.warning, nil, "In the manifest, \(flaw).") }
         keys.noteChecksums(in: manifest.keyGroups { $0.first { $0 == .playReady } })
+        demand(manifest, from: url)
+    }
+
+    private func demand(_ manifest: DASHManifest, from url: String) {
         keys.demand(manifest.keyGroups(choose: keys.choose), origin: "dash/mpd", mediaURL: url, cookies: origin.cookies)
     }
 

@@ -269,6 +269,94 @@ extension HLSDemuxTests.DASHRunTests {
         #expect(try Self.representations(later.body) == kept && base(later.body) == base(handedOn.bytes))
     }
 
+    /// Hands out files by their names, and remembers who asked for what.
+    private final class Files: HTTPTransport {
+        let names = Mutex<[String]>([])
+        private let files: [String: [UInt8]]
+
+        init(_ files: [String: [UInt8]]) { self.files = files }
+
+        func send(_ request: HTTPRequest) async throws(HTTPError) -> HTTPResponse {
+            let name = String(request.url.split(separator: "/").last ?? "")
+            names.withLock { $0.append(name) }
+            return HTTPResponse(
+                status: files[name] == nil ? 404 : 200, body: files[name] ?? [], url: request.url)
+        }
+    }
+
+    /// Keys that only init segments tell decide too: with a system that could be asked for them, and without.
+    @Test(arguments: ["static", "dynamic"], [true, false])
+    func keysOfInitSegmentsDecide(type: String, hasSystem: Bool) async throws {
+        var text = String(decoding: Self.qualities(type: type), as: UTF8.self)
+        text.replace(#/ cenc:default_KID="[^"]*"/#, with: "")
+        if !hasSystem { text.replace(#/<ContentProtection schemeIdUri="urn:uuid[^>]*>/#, with: "") }
+        text.replace(
+            "</Representation>",
+            with: "<SegmentTemplate initialization=\"$RepresentationID$.mp4\"/></Representation>")
+        let bytes = Array(text.utf8)
+        let section = try InitSegment(CorpusCase("dash-cenc-static-live").bytes("v_init.mp4"))
+        func file(_ number: UInt64) throws -> [UInt8] {
+            try section.rewriting(keyID: KeyID(high: 0, low: number), protectionBoxes: [])
+        }
+        let files = Files(["1.mp4": try file(1), "2.mp4": try file(2), "live.mpd": bytes])
+        let (failures, failed) = AsyncStream.makeStream(of: Void.self)
+        let loader = CallbackLoader { request in
+            request.finishLoading(with: .denied("not in the subscription"))
+            return true
+        }
+        let session = KeySession(loaders: [loader])
+        session.install([KeyID(high: 0, low: 1): try #require(ContentKey([UInt8](repeating: 7, count: 16)))])
+        let observation = session.observe { event in if case .failed = event { failed.yield() } }
+        defer { observation.cancel() }
+        let run = try DASHRun(
+            shared: SharedSession(session, ControlSettings()),
+            choice: KeyChoice(session: session, timeout: .seconds(30)), transport: files,
+            makePlainSegments: Self.makePlainSegments,
+            sleep: { _ in try await Task.sleep(for: .seconds(3600)) })
+        defer { run.end() }
+        let told = Mutex<[[KeyID: KeyError]]>([])
+        run.onLeftOut { refusals in told.withLock { $0.append(refusals) } }
+        let url = "https://a.test/x/live.mpd"
+        try run.start(bytes, from: url)
+        #expect(run.hasUntoldKeys && run.decidingKeyIDs.isEmpty)
+        await run.findKeys(bytes, from: url)
+        for await _ in failures { break }
+        #expect(run.decidingKeyIDs.count == 2)
+        let handedOn = run.handedOn(bytes, from: url, source: url)
+        #expect(try Self.representations(handedOn.bytes) == ["1"])
+        #expect(told.withLock { $0.map { $0.keys.map(\.description.last) } } == [["2"]])
+        if type == "dynamic" {
+            let later = try await #require(run.segments).answer(LoopbackRequest(path: "m"))
+            #expect(try Self.representations(later.body) == ["1"])
+        }
+        // Each once.
+        #expect(files.names.withLock { $0 }.filter { $0 != "live.mpd" }.sorted() == ["1.mp4", "2.mp4"])
+    }
+
+    /// Sample groups tell such keys.
+    @Test func zeroIsNoKeyOfAnInitSegment() throws {
+        let section = try InitSegment(CorpusCase("dash-cenc-keyrot").bytes("v_init.mp4"))
+        #expect(section.keyIDs == [KeyID(high: 0, low: 0)])
+        #expect(DASHInitSegment.protections(of: section).isEmpty)
+    }
+
+    /// What is told is not looked for, and neither is anything where nothing is left out, or nothing encrypted.
+    @Test(arguments: [(true, true, true), (false, true, false), (true, false, false)])
+    func onlyAChoiceAmongUntoldKeysTakesInitSegments(isWanted: Bool, isProtected: Bool, hasKeyIDs: Bool) throws {
+        var text = String(decoding: Self.qualities(type: "static", isProtected: isProtected), as: UTF8.self)
+        if !hasKeyIDs { text.replace(#/ cenc:default_KID="[^"]*"/#, with: "") }
+        text.replace(
+            "</Representation>",
+            with: "<SegmentTemplate initialization=\"$RepresentationID$.mp4\"/></Representation>")
+        let session = KeySession(loaders: [CallbackLoader { _ in true }])
+        let run = try DASHRun(
+            shared: SharedSession(session, ControlSettings()),
+            choice: isWanted ? KeyChoice(session: session, timeout: .seconds(30)) : nil, transport: Versions([]))
+        defer { run.end() }
+        try run.start(Array(text.utf8), from: "https://a.test/x/live.mpd")
+        #expect(!run.hasUntoldKeys)
+    }
+
     /// A cache waits for the network longer than what would stand in front of it.
     @Test func aCacheServesItsOwnSegments() throws {
         let cache = try LoopbackServer { _ in .notFound }

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import LatchkeyContainers
+import LatchkeyProtection
+
+/// Where the init segment of a Representation is. A value.
+package struct DASHInitSegment: Hashable, Sendable {
+    /// Absolute.
+    package var url: String
+    /// Nil: all of it.
+    package var byteRange: HLSByteRange?
+
+    /// How much of a file is looked at that does not tell where its media begins, in bytes.
+    private static let startSize: UInt64 = 64 << 10
+
+    /// `levels` are the Period, the AdaptationSet and the Representation, and `base` is that of the AdaptationSet. Nil where the
+    /// segments have no init segment.
+    init?(_ levels: [XMLElement], in base: URIReference) {
+        guard let representation = levels.last,
+            let addressing = try? DASHAddressing(
+                levels, base: DASHOfflinePresentation.base(of: representation, in: base)),
+            let place = (try? addressing.initialization(elseFirst: Self.startSize)) ?? nil
+        else { return nil }
+        (url, byteRange) = place
+    }
+
+    /// What an init segment says of protection, as the manifest would. Nothing if keys come in sample groups alone.
+    package static func protections(of segment: InitSegment) -> [DASHContentProtection] {
+        let keyIDs = segment.keyIDs.filter { !$0.isZero }
+        guard !keyIDs.isEmpty else { return [] }
+        return [DASHContentProtection(scheme: .commonEncryption, defaultKeyIDs: Array(keyIDs.prefix(limit)))]
+            + segment.protectionBoxes.prefix(limit).map { box in
+                DASHContentProtection(scheme: .system(box.system), protectionBoxes: [box])
+            }
+    }
+
+    /// The most KIDs and boxes of one that are taken.
+    private static let limit = 32
+}
