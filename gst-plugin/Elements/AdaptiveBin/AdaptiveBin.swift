@@ -614,6 +614,7 @@ extension AdaptiveBin {
             }
             closeGate(currentRun?.session.endReason ?? reason)
         case .failed(let requestID, let keyIDs, let error):
+            currentRun?.keysDidFail()
             settle(
                 requestID, Self.failed,
                 [("key-ids", .strings(keyIDs.map(\.description))), ("reason", .string(error.description))])

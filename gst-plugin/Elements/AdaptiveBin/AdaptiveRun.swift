@@ -25,6 +25,8 @@ protocol AdaptiveRun: AnyObject, Sendable {
     func setPlaying(_ isPlaying: Bool)
     /// Whether something was decrypted with one of these keys in front of the stock demuxer.
     func hasUsed(_ keyIDs: [KeyID]) -> Bool
+    /// A request for keys has failed.
+    func keysDidFail()
     /// Ends everything that goes on for the run.
     func end()
 }
@@ -42,6 +44,7 @@ extension AdaptiveRun {
     func didObserve() {}
     func setPlaying(_ isPlaying: Bool) {}
     func hasUsed(_ keyIDs: [KeyID]) -> Bool { false }
+    func keysDidFail() {}
     func end() { observation.end() }
 
     var observerID: UInt64? { observation.id }

@@ -24,6 +24,9 @@ extension AdaptiveBin {
     /// In bits a second; what the user set holds too. Nil: no limit.
     func setAllowedBitRate(_ rate: UInt32?) { changeRates { $0.allowed = rate } }
 
+    /// Which of the variants are left to choose among, as the keys of one that played are refused; nil: all.
+    func setDeparture(_ departure: HLSVariantChoice.Departure?) { changeRates { $0.departure = departure } }
+
     private func changeRates(_ change: (inout RateLimits) -> Void) {
         let isMine = withGuarded {
             change(&$0.rates)
@@ -87,16 +90,25 @@ struct RateLimits: Hashable {
     var connection: UInt32 = 0
     /// By the outputs; nil: no limit.
     var allowed: UInt32?
+    /// By keys; nil: no limit.
+    var departure: HLSVariantChoice.Departure?
+
+    private var limit: UInt32? {
+        guard case .atMost(let rate)? = departure else { return allowed }
+        return min(rate, allowed ?? rate)
+    }
 
     /// For the stock demuxer, to which 0 is no limit.
     var effectiveMaximum: UInt32 {
-        guard let allowed else { return maximum }
-        return maximum == 0 ? max(allowed, 1) : min(maximum, max(allowed, 1))
+        guard let limit else { return maximum }
+        return maximum == 0 ? max(limit, 1) : min(maximum, max(limit, 1))
     }
 
     var effectiveConnection: UInt32 {
-        guard let allowed, connection > 0 else { return connection }
-        return min(connection, max(allowed, 1))
+        var wanted = connection
+        if case .atLeast(let rate)? = departure { wanted = max(wanted, rate) }
+        guard let limit, wanted > 0 else { return wanted }
+        return min(wanted, max(limit, 1))
     }
 }
 

@@ -36,6 +36,7 @@ final class HLSDemuxer: AdaptiveBin, @unchecked Sendable {
             shared: shared, settings: monitor.withLock { settings },
             choice: KeyChoice(partialLicenses(shared), shared), makeRelay: makeRelay,
             onLeftOut: { refusals in weak.withElement { ($0 as? HLSDemuxer)?.tellLeftOut(refusals) } },
+            onDeparture: { departure in weak.withElement { ($0 as? HLSDemuxer)?.setDeparture(departure) } },
             onFiles: { isAll in weak.withElement { ($0 as? HLSDemuxer)?.note(playsFiles: isAll) } },
             onOpenRoute: { keyID, error in weak.withElement { ($0 as? HLSDemuxer)?.end(keyID, because: error) } },
             isAskedToPlay: { weak.map { $0.reference.isAskedToPlay } ?? false },
@@ -46,6 +47,7 @@ final class HLSDemuxer: AdaptiveBin, @unchecked Sendable {
             throw .loopback(error)
         }
         run.presentation.beginWatch(look())
+        setDeparture(nil)
         return run
     }
 
@@ -299,14 +301,17 @@ final class HLSRun: AdaptiveRun {
     private let loader: IdentityKeyLoader
     let observation = SessionObservation()
 
-    /// `choice` leaves out variants whose keys may not be used; nil: none is. `onLeftOut` hears of these. `makeRelay` gives what
+    /// `choice` leaves out variants whose keys may not be used; nil: none is. `onLeftOut` hears of these, and
+    /// `onDeparture` that one is to be left that plays. `makeRelay` gives what
     /// fetches segments in the stock demuxer's place; nil: nothing does. `onOpenRoute` hears that pictures of a key which is used
     /// in the loopback server came to where no guard is, `onFiles` whether playlists name files alone, and `onWrongKey` that such
     /// a key is not that of the media. `isAskedToPlay` is for `HLSKeys`.
     init(
         shared: SharedSession, settings: HLSSettings, choice: KeyChoice?,
         makeRelay: (PresentationOrigin) -> SegmentRelay?,
-        onLeftOut: @escaping @Sendable ([KeyID: KeyError]) -> Void, onFiles: @escaping @Sendable (Bool) -> Void,
+        onLeftOut: @escaping @Sendable ([KeyID: KeyError]) -> Void,
+        onDeparture: @escaping @Sendable (HLSVariantChoice.Departure) -> Void,
+        onFiles: @escaping @Sendable (Bool) -> Void,
         onOpenRoute: @escaping @Sendable (KeyID?, KeyError) -> Void, isAskedToPlay: @escaping @Sendable () -> Bool,
         onWrongKey: @escaping @Sendable (KeyID) -> Void
     ) {
@@ -323,7 +328,7 @@ final class HLSRun: AdaptiveRun {
             envelopes: EnvelopeParsers(includesOwn: shared.settings.readsEnvelopes), relay: makeRelay(origin),
             keyLimit: shared.settings.playlistKeys ?? HLSPlaylist.defaultKeyLimit,
             outputLevel: { [session] in session.outputLevel }, choice: choice, onLeftOut: onLeftOut,
-            onFiles: onFiles)
+            onDeparture: onDeparture, onFiles: onFiles)
         loader = IdentityKeyLoader(origin: origin)
         session.addLoader(loader)
     }
@@ -333,6 +338,8 @@ final class HLSRun: AdaptiveRun {
     func setPlaying(_ isPlaying: Bool) { keys.setPlaying(isPlaying) }
 
     func hasUsed(_ keyIDs: [KeyID]) -> Bool { keys.hasUsed(keyIDs) }
+
+    func keysDidFail() { presentation.keysDidFail() }
 
     func end() {
         presentation.close()

@@ -30,6 +30,7 @@ struct HLSKeySchedule {
         var asked: Set<String> = []
         /// The keys of what is fetched first, when the playlist was read last.
         var first: [HLSKey] = []
+        var isEnded = false
     }
 
     private var playlists: [String: Playlist] = [:]
@@ -43,6 +44,7 @@ struct HLSKeySchedule {
         }
         var playlist = playlists[name] ?? Playlist()
         playlist.runs = Self.runs(of: rewriting)
+        playlist.isEnded = rewriting.isEnded
         playlist.asked.formIntersection(playlist.runs.map(\.uri) + [rewriting.upcomingKey?.uri].compactMap(\.self))
         let wanted: ArraySlice<Run>
         if rewriting.isEnded {
@@ -66,6 +68,13 @@ struct HLSKeySchedule {
 
     /// The keys that the playlist cannot be played without from where playback is.
     func firstKeys(of name: String) -> [HLSKey] { playlists[name]?.first ?? [] }
+
+    /// The key that a complete presentation needs where playback is, and those that are asked for ahead.
+    func nextKeys(of name: String) -> [HLSKey] {
+        guard let playlist = playlists[name], playlist.isEnded else { return [] }
+        let index = playlist.runs.lastIndex { $0.start <= position } ?? 0
+        return playlist.runs.dropFirst(index).prefix(1 + Self.lookAhead).map(\.key)
+    }
 
     /// What the segments of a key need was asked for. Returns the keys to ask for ahead.
     mutating func didFetch(_ key: HLSKey) -> [HLSKey] {

@@ -27,9 +27,11 @@ final class HLSPresentation: Sendable {
     let envelopes: EnvelopeParsers
     private let outputLevel: @Sendable () -> OutputRequirement
     /// Nil: no variant is left out for its keys.
-    private let choice: KeyChoice?
+    let choice: KeyChoice?
     /// Hears of the keys for which variants are left out.
-    private let onLeftOut: @Sendable ([KeyID: KeyError]) -> Void
+    let onLeftOut: @Sendable ([KeyID: KeyError]) -> Void
+    /// Hears that the stock demuxer is to play another variant.
+    let onDeparture: @Sendable (HLSVariantChoice.Departure) -> Void
     /// Hears of each playlist of a presentation that is a file, whether it names media in files alone.
     private let onFiles: @Sendable (Bool) -> Void
     /// What is fetched again where the network fails; nil: the stock demuxer fetches segments, and decides.
@@ -57,6 +59,8 @@ final class HLSPresentation: Sendable {
         /// When the first answer was waited for, and the playlists for whose keys that was done.
         var choiceStart: ContinuousClock.Instant?
         var awaited: Set<String> = []
+        /// The keys for which variants are left that played. Told when another one plays.
+        var departed: [KeyID: KeyError] = [:]
         /// Something came out of the stock demuxer.
         var hasOutput = false
         /// A playlist that is here already: the first one, for the first request.
@@ -94,17 +98,20 @@ final class HLSPresentation: Sendable {
     }
 
     /// `outputLevel` says what the outputs have, for the choice of variants. `choice` leaves out those whose keys may not be
-    /// used, and `onLeftOut` hears of these. With a `relay`, segments come through it, and all is asked for as long as it tries.
+    /// used, and `onLeftOut` hears of these. `onDeparture` hears that one is to be left that plays. With a `relay`, segments come
+    /// through it, and all is asked for as long as it tries.
     init(
         origin: HLSOrigin, keys: HLSKeys, keyFormats: [HLSKeyFormat], envelopes: EnvelopeParsers = EnvelopeParsers(),
         relay: SegmentRelay? = nil, keyLimit: Int = HLSPlaylist.defaultKeyLimit,
         outputLevel: @escaping @Sendable () -> OutputRequirement = { .unprotected }, choice: KeyChoice? = nil,
         onLeftOut: @escaping @Sendable ([KeyID: KeyError]) -> Void = { _ in },
+        onDeparture: @escaping @Sendable (HLSVariantChoice.Departure) -> Void = { _ in },
         onFiles: @escaping @Sendable (Bool) -> Void = { _ in }
     ) {
         self.outputLevel = outputLevel
         self.choice = choice
         self.onLeftOut = onLeftOut
+        self.onDeparture = onDeparture
         self.onFiles = onFiles
         self.envelopes = envelopes
         table = HLSResourceTable()
@@ -549,72 +556,8 @@ extension HLSPresentation {
 
     // MARK: Playlists
 
-    /// That at `url`, or of another variant, if its own keys are refused. A key at a URI is asked for with the init segment.
-    private func playlist(_ url: String, _ request: LoopbackRequest) async throws(HLSFailure) -> LoopbackResponse {
-        var leftOut: [KeyID: KeyError] = [:]
-        if state.withLock({ $0.variants.isRefused(url) }), await refusals(of: url).isEmpty {
-            state.withLock { $0.variants.allow(url) }
-        }
-        while true {
-            let source = state.withLock { $0.variants.playlist(for: url) }
-            var request = request
-            if source != url { request.query = request.query.map(HLSDeliveryDirectives.withoutSkip) }
-            let (response, section) = try await ownPlaylist(source, request)
-            if let section, case .key(let key) = section.protection, key.isQuick, choice != nil,
-                state.withLock({ $0.variants.isOpen(for: source) }),
-                let name = table.knownName(of: .initSegment(section))
-            {
-                await answers.wait(for: "\(name)?")
-            }
-            var refusals = await refusals(of: source)
-            if let section, refusals.keys.contains(where: keys.session.isMade) {
-                // The key server may want the KID, which the init segment has.
-                _ = try? await initSegment(section, request)
-                refusals = await self.refusals(of: source, isRenamed: true)
-            }
-            guard !refusals.isEmpty else {
-                if !leftOut.isEmpty { onLeftOut(leftOut) }
-                return response
-            }
-            leftOut.merge(refusals) { first, _ in first }
-            let isLast = state.withLock { state in
-                state.variants.refuse(source)
-                return state.variants.playlist(for: url) == source
-            }
-            // None is left, and the decryptor says so.
-            if isLast { return response }
-        }
-    }
-
-    /// How long the answers to requests for the keys of another variant are waited for while one plays. The stock demuxer asks
-    /// again after `HLSAnswers.patience`.
-    private static let switchPatience: Duration = .seconds(5)
-
-    /// Which keys of a variant's playlist may not be used, where there is a choice. Waits for the answers, when the playlist is
-    /// read first. `isRenamed`: the keys have other names since, and may have been asked for again.
-    private func refusals(of url: String, isRenamed: Bool = false) async -> [KeyID: KeyError] {
-        guard let choice else { return [:] }
-        let (first, sharedURI) = state.withLock { state in
-            let first = state.variants.isOpen(for: url) ? state.schedule.firstKeys(of: url) : []
-            return (first, state.sessionKeys.count == 1 ? state.sessionKeys.first?.uri : nil)
-        }
-        // The only key of the session is that of all variants.
-        let deciding = first.filter { $0.uri != sharedURI || sharedURI == nil }
-        guard !deciding.isEmpty else { return [:] }
-        let now = choice.session.now
-        let (isNew, hasOutput, start) = state.withLock { state in
-            state.choiceStart = state.choiceStart ?? now
-            return (state.awaited.insert(url).inserted, state.hasOutput, state.choiceStart ?? now)
-        }
-        if isNew || isRenamed {
-            await keys.waitForAnswers(
-                to: deciding, from: hasOutput ? now : start, limit: hasOutput ? Self.switchPatience : nil)
-        }
-        return choice.refusals(of: deciding.map { keys.keyID(of: $0) }, for: .video)
-    }
-
     /// With the init segment that names its key, if there is one alone.
-    private func ownPlaylist(
+    func ownPlaylist(
         _ url: String, _ request: LoopbackRequest
     ) async throws(HLSFailure) -> (LoopbackResponse, HLSInitSegment?) {
         watch.didAsk(for: url)
@@ -746,7 +689,7 @@ extension HLSPresentation {
         }
     }
 
-    private func initSegment(
+    func initSegment(
         _ segment: HLSInitSegment, _ request: LoopbackRequest
     ) async throws(HLSFailure) -> LoopbackResponse {
         let range = segment.decryption.map { $0.encryptedRange(segment.byteRange) } ?? segment.byteRange

@@ -10,8 +10,16 @@ struct HLSVariantChoice {
     /// The most variants that are found out: each takes a playlist, and a request for its keys.
     private static let limit = 64
 
+    /// How the stock demuxer comes to ask for another variant than the one that it plays. In bits a second.
+    enum Departure: Hashable, Sendable {
+        case atMost(UInt32)
+        case atLeast(UInt32)
+    }
+
     private var variants: [HLSRewriting.Variant] = []
     private var refused: Set<String> = []
+    /// The variant that was asked for last, and the one that was given.
+    private var current: (asked: String, given: String)?
 
     /// All variants of the master playlist, which names these children. A playlist that is for the sound of others, too, is no
     /// matter of the choice: another variant is no such sound.
@@ -29,6 +37,26 @@ struct HLSVariantChoice {
     mutating func allow(_ url: String) { refused.remove(url) }
 
     func isRefused(_ url: String) -> Bool { refused.contains(url) }
+
+    /// The stock demuxer asked for the playlist of `url`, and got that of `given`.
+    mutating func didGive(_ given: String, for url: String) {
+        if variants.contains(where: { $0.url == url }) { current = (url, given) }
+    }
+
+    /// Nil where the variant that plays is not refused, and where none is left. Which of the others plays is told when the stock
+    /// demuxer asks for one.
+    var departure: Departure? {
+        guard let current, refused.contains(current.given), variants.contains(where: { !refused.contains($0.url) }),
+            let rate = variants.first(where: { $0.url == current.asked })?.bitRate
+        else { return nil }
+        let rates = variants.map(\.bitRate)
+        let kept = variants.filter { !refused.contains($0.url) }.map(\.bitRate)
+        return (kept.filter { $0 < rate }.max() ?? rates.filter { $0 < rate }.max()).map { .atMost($0) }
+            ?? rates.filter { $0 > rate }.min().map { .atLeast($0) }
+    }
+
+    /// The variants that are not refused.
+    var kept: [String] { variants.map(\.url).filter { !refused.contains($0) } }
 
     /// Whether the playlist is that of a variant, and there are others.
     func isOpen(for url: String) -> Bool {

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import LatchkeyContainers
+import LatchkeyHTTP
+import LatchkeyKeySession
+import LatchkeyProtection
+import Synchronization
+import Testing
+
+@testable import LatchkeyElements
+@testable import LatchkeyManifests
+
+/// Variants whose next keys are refused while they play.
+@Suite(.timeLimit(.minutes(8))) struct HLSDepartureTests {
+    /// A master playlist with the qualities 9 and 1, whose segments have a key each: `skd://9/0` and so on.
+    private struct Playlists: HTTPTransport {
+        static let master = Array(
+            "#EXTM3U\n#EXT-X-STREAM-INF:BANDWIDTH=9\n9.m3u8\n#EXT-X-STREAM-INF:BANDWIDTH=1\n1.m3u8\n".utf8)
+        func send(_ request: HTTPRequest) async throws(HTTPError) -> HTTPResponse {
+            let name = request.url.split(separator: "/").last?.prefix { $0 != "." } ?? ""
+            let segments = (0..<6).map { number in
+                "#EXT-X-KEY:METHOD=SAMPLE-AES,URI=\"skd://\(name)/\(number)\","
+                    + "KEYFORMAT=\"com.apple.streamingkeydelivery\"\n#EXTINF:1,\n\(name)-\(number).ts\n"
+            }
+            let text = "#EXTM3U\n#EXT-X-TARGETDURATION:1\n\(segments.joined())#EXT-X-ENDLIST\n"
+            return HTTPResponse(status: 200, body: Array(text.utf8), url: request.url)
+        }
+    }
+
+    private static func key(_ name: String) -> HLSKey {
+        HLSKey(method: .sampleAES, uri: "skd://\(name)", keyFormat: HLSKeyFormat.fairPlay.name)
+    }
+
+    /// What is told of the higher quality, whose fourth key is refused.
+    private final class Told: Sendable {
+        let departures = Mutex<[HLSVariantChoice.Departure]>([])
+        let leftOut = Mutex<[[KeyID: KeyError]]>([])
+    }
+
+    @Test func aVariantIsLeftBeforeAKeyThatIsRefused() async throws {
+        let contentKey = try #require(ContentKey([UInt8](repeating: 7, count: 16)))
+        let loader = CallbackLoader { request in
+            if request.keyURI == "skd://9/3" {
+                request.finishLoading(with: .denied("not in the subscription"))
+            } else {
+                request.finishLoading(with: .key(contentKey))
+            }
+            return true
+        }
+        let session = KeySession(loaders: [loader])
+        let keys = HLSKeys(session: session, timeout: .seconds(30))
+        let told = Told()
+        let presentation = HLSPresentation(
+            origin: HLSOrigin(transport: Playlists()), keys: keys, keyFormats: [.fairPlay],
+            choice: KeyChoice(session: session, timeout: .seconds(30)),
+            onLeftOut: { refusals in told.leftOut.withLock { $0.append(refusals) } },
+            onDeparture: { departure in told.departures.withLock { $0.append(departure) } })
+        try presentation.open { _ in }
+        defer { presentation.close() }
+        _ = try presentation.start(Playlists.master, from: "https://a.test/master.m3u8")
+        func playlist(_ name: String) async throws -> String {
+            let resource = HLSResource.playlist(url: "https://a.test/\(name).m3u8")
+            let path = try #require(presentation.table.knownName(of: resource))
+            return String(
+                decoding: await presentation.answer(LoopbackRequest(path: "\(path).m3u8")).body, as: UTF8.self)
+        }
+        #expect(try await playlist("9").contains("9-5.ts"))
+        presentation.keysDidFail()
+        #expect(told.departures.withLock { $0.isEmpty })
+        // The segments of the second key are fetched.
+        for key in presentation.state.withLock({ $0.schedule.didFetch(Self.key("9/1")) }) { keys.demand(key) }
+        await keys.waitForAnswers(to: [Self.key("9/3")], from: session.now)
+        for _ in 0..<2 { presentation.keysDidFail() }
+        #expect(told.departures.withLock { $0 } == [.atMost(1)])
+        #expect(told.leftOut.withLock { $0.isEmpty })
+        // The lower one plays from now on, whichever the stock demuxer asks for. The key is told of.
+        for name in ["1", "9", "1"] { #expect(try await playlist(name).contains("1-5.ts")) }
+        let names = told.leftOut.withLock { $0.first?.keys.map { session.name(of: $0) } ?? [] }
+        #expect(names.count == 1 && names.first?.contains("9/3") == true)
+        #expect(told.departures.withLock { $0.count } == 1)
+    }
+
+    /// It has keys of a window, and later versions are read anyway.
+    @Test func aLivePlaylistIsNotLeftForThat() throws {
+        let (live, complete) = (Self.rewriting(isEnded: false), Self.rewriting(isEnded: true))
+        var schedule = HLSKeySchedule()
+        _ = schedule.update(live, of: "v")
+        #expect(schedule.nextKeys(of: "v").isEmpty && schedule.nextKeys(of: "w").isEmpty)
+        _ = schedule.update(complete, of: "v")
+        func next() -> [String] { schedule.nextKeys(of: "v").compactMap(\.uri) }
+        #expect(next() == ["skd://0", "skd://1", "skd://2"])
+        _ = schedule.didFetch(Self.key("7"))
+        #expect(next() == ["skd://7", "skd://8"])
+        _ = schedule.didFetch(Self.key("3"))
+        #expect(next() == ["skd://3", "skd://4", "skd://5"])
+    }
+
+    private static func rewriting(isEnded: Bool) -> HLSRewriting {
+        var rewriting = HLSRewriting(kind: .media)
+        rewriting.firstSegment = 0
+        rewriting.durations = Array(repeating: 2, count: 9)
+        rewriting.targetDuration = 2
+        rewriting.isEnded = isEnded
+        for number in 0..<9 {
+            rewriting.keys.append(
+                HLSRewriting.KeyUse(
+                    key: key("\(number)"), decryptor: .element, segments: UInt64(number)...UInt64(number),
+                    start: Double(2 * number), end: Double(2 * number + 2)))
+        }
+        return rewriting
+    }
+
+    @Test(
+        arguments: [
+            // Lower, and best where keys are; higher where there is nothing lower; nowhere where nothing is left.
+            ([1, 4, 9], [9], 9, .atMost(4)), ([1, 4, 9], [9, 4], 9, .atMost(1)), ([4, 9], [4], 4, .atLeast(9)),
+            ([1, 4, 9], [1, 4], 4, .atMost(1)), ([4, 9], [4, 9], 4, nil), ([9], [9], 9, nil), ([4, 9], [9], 4, nil),
+        ] as [([UInt32], [UInt32], UInt32, HLSVariantChoice.Departure?)])
+    func whereItGoes(rates: [UInt32], refused: [UInt32], current: UInt32, expected: HLSVariantChoice.Departure?) {
+        var choice = HLSVariantChoice()
+        choice.setVariants(rates.map { HLSRewriting.Variant(url: "\($0)", bitRate: $0) }, among: [])
+        #expect(choice.departure == nil)
+        choice.didGive("\(current)", for: "\(current)")
+        choice.didGive("sound", for: "sound")
+        for rate in refused { choice.refuse("\(rate)") }
+        #expect(choice.departure == expected)
+        #expect(choice.kept == rates.filter { !refused.contains($0) }.map { "\($0)" })
+    }
+
+    @Test func whatTheStockDemuxerGets() {
+        var rates = RateLimits()
+        rates.departure = .atMost(500)
+        #expect(rates.effectiveMaximum == 500 && rates.effectiveConnection == 0)
+        (rates.connection, rates.maximum, rates.allowed) = (900, 300, 400)
+        #expect(rates.effectiveMaximum == 300 && rates.effectiveConnection == 400)
+        rates.departure = .atLeast(700)
+        #expect(rates.effectiveMaximum == 300 && rates.effectiveConnection == 400)
+        (rates.connection, rates.allowed) = (0, nil)
+        #expect(rates.effectiveConnection == 700)
+    }
+}
