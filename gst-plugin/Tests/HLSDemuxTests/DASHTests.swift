@@ -119,6 +119,26 @@ extension HLSDemuxTests.DASHTests {
         #expect(try playback.packets("video", from: "qtdemux") == media.packets("video"))
     }
 
+    /// What is in front of it comes out right. The manifest tells no such key, so nothing is left out for one.
+    @Test func aKeyOfASampleGroupThatIsRefusedEndsByName() throws {
+        let media = try CorpusCase("dash-cenc-keyrot")
+        // That of the last second of pictures.
+        let refused = try #require(KeyID(hex: "2cd640236a33ffaef51e70ab5c4c3eaa"))
+        let denying = CallbackLoader { request in
+            guard request.keyIDs.contains(refused) else { return false }
+            request.finishLoading(with: .denied("no rights"))
+            return true
+        }
+        let playback = try HLSPlayback(
+            try Origin(media.folder), "stream.mpd",
+            session: KeySession(loaders: [denying, StaticKeyLoader(media.keys)]))
+        let error = try playback.play()
+        #expect(error.isStreamError(GST_STREAM_ERROR_DECRYPT_NOKEY), "\(error)")
+        #expect(error.text.contains(refused.description) && error.text.contains("no rights"), "\(error)")
+        let (packets, expected) = (playback.packets("video", from: "qtdemux"), try media.packets("video"))
+        #expect(!packets.isEmpty && packets.count < expected.count && expected.starts(with: packets))
+    }
+
     @Test func aClearPresentation() throws {
         let media = try ClearPresentation()
         let times = ["video": "v", "audio": "a"].map { kind, letter in
