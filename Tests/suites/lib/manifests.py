@@ -11,6 +11,7 @@ import uuid
 
 import corpus
 import hls_media
+from hls_origin import Paced
 
 # Four segments of a second each; whole ones are encrypted, so that what is in them is clear.
 CLEAR = "hls-fmp4-aes128-openssl"
@@ -290,17 +291,18 @@ def track_kid(kind):
     return kid
 
 
-def partial_sets(count, service=""):
+def partial_sets(count, service="", kids=True):
     """The pictures of `PROTECTED` in two Representations, of which the larger one has `LARGE_KID`, and the sound, with so
-    many segments. `service`: what says where the license service is."""
+    many segments. `service`: what says where the license service is. Without `kids`, init segments alone tell the KIDs."""
     def descriptors(kid):
-        return f'<ContentProtection schemeIdUri="urn:mpeg:dash:mp4protection:2011" cenc:default_KID="{uuid.UUID(kid)}"/>' \
+        named = f' cenc:default_KID="{uuid.UUID(kid)}"' if kids else ""
+        return f'<ContentProtection schemeIdUri="urn:mpeg:dash:mp4protection:2011"{named}/>' \
                f'<ContentProtection schemeIdUri="urn:uuid:e2719d58-a985-b3c9-781a-b030af78d30e">{service}</ContentProtection>'
 
     inits = {"large": "large_init.mp4", "small": "v_init.mp4"}
-    kids = {"large": LARGE_KID, "small": track_kid("video")}
+    own = {"large": LARGE_KID, "small": track_kid("video")}
     representations = "".join(
-        f'<Representation id="{name}" mimeType="video/mp4" bandwidth="{rate}">{descriptors(kids[name])}<SegmentTemplate '
+        f'<Representation id="{name}" mimeType="video/mp4" bandwidth="{rate}">{descriptors(own[name])}<SegmentTemplate '
         f'timescale="1" initialization="{inits[name]}" media="v_$Number$.m4s" startNumber="1"><SegmentTimeline><S t="0" d="1" '
         f'r="{count - 1}"/></SegmentTimeline></SegmentTemplate></Representation>' for name, rate in QUALITIES.items())
     sound = sets(count, ("", descriptors(track_kid("audio")))).split("</AdaptationSet>")[1]
@@ -320,18 +322,18 @@ def refusing_license(request):
     return json.dumps({"keys": [{"kty": "oct", "kid": text(kid), "k": text(keys[kid])} for kid in kids]}).encode()
 
 
-def partial_dash(service=None):
-    """Their files, on demand and live. `service` answers license requests."""
+def partial_dash(service=None, kids=True):
+    """Their files, on demand and live. `service` answers license requests. `kids`: as for `partial_sets`."""
     laurl = '<dashif:Laurl xmlns:dashif="https://dashif.org/CPS">license</dashif:Laurl>' if service else ""
     files = protected_files()
     large = bytearray(files["v_init.mp4"])
     place = large.index(b"tenc") + 12
     large[place:place + 16] = bytes.fromhex(LARGE_KID)
     live = Live()
-    live.sets = partial_sets
+    live.sets = lambda count: partial_sets(count, kids=kids)
     return files | ({"license": service} if service else {}) | {
         "large_init.mp4": bytes(large), "live.mpd": live,
-        "stream.mpd": f'{START}type="static" mediaPresentationDuration="PT4S"><Period id="0">{partial_sets(4, laurl)}</Period>'
+        "stream.mpd": f'{START}type="static" mediaPresentationDuration="PT4S"><Period id="0">{partial_sets(4, laurl, kids)}</Period>'
                       '</MPD>'}
 
 
@@ -370,6 +372,31 @@ def partial_fmp4(given):
             files[f"{name}.bin"] = hls_media.key_of(name)
         variants.append((f"{name}.m3u8", rate))
     return files | {"stream.m3u8": hls_media.master_playlist(variants)}
+
+
+ROTATING_SEGMENTS = 8
+
+
+def partial_rotating():
+    """Two qualities of pictures with whole segments encrypted, whose keys change every two segments. The fourth key of the
+    larger one is not there. Segments take their time, so that the answer for a key comes before its first segment is due."""
+    video, variants = hls_media.Fragmented("video"), []
+    files = {"init.mp4": video.clear_init()}
+    for name, rate in QUALITIES.items():
+        lines = ['#EXT-X-MAP:URI="init.mp4"']
+        for number in range(ROTATING_SEGMENTS):
+            uri = f"{name}_{number // 2}.bin"
+            if number % 2 == 0:
+                lines.append(hls_media.key_line(uri, "AES-128", None))
+            if uri != "large_3.bin":
+                files[uri] = hls_media.key_of(uri)
+            segment = hls_media.whole(video.segment(number), hls_media.key_of(uri), number.to_bytes(16, "big"))
+            files[f"{name}_{number}.m4s"] = Paced(segment, 10_000_000, 0.1)
+            lines += hls_media.segment_lines(video.duration(number), f"{name}_{number}.m4s")
+        files[f"{name}.m3u8"] = hls_media.media_playlist(lines)
+        variants.append((f"{name}.m3u8", rate))
+    frames = [picture for number in range(ROTATING_SEGMENTS) for picture in video.frames(number)]
+    return files | {"stream.m3u8": hls_media.master_playlist(variants)}, frames
 
 
 SMOOTH = "smooth-piff-ctr"
