@@ -73,6 +73,9 @@ extension FuzzTarget {
             let keyID = KeyID(high: 0x0123_4567_89AB_CDEF, low: 0xFEDC_BA98_7654_3210)
             let box = PSSHBox(system: .fairPlay, keyIDs: [keyID], data: [1, 2, 3])
             let isTaken = (try? InitSegment.check(bytes)) != nil
+            if let start = InitSegment(startOf: bytes) {
+                promise(start.bytes.elementsEqual(bytes.prefix(start.bytes.count)), "it is the start")
+            }
             guard let segment = try? InitSegment(bytes) else { return }
             promise(isTaken, "what can be read has a movie")
             if let rewritten = try? segment.rewriting(keyID: keyID, protectionBoxes: [box]) {

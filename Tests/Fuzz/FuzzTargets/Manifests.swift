@@ -20,8 +20,21 @@ extension FuzzTarget {
                     }
                 }
             }
+            let url = "https://a.test/b/c.mpd?d"
+            let untold = (try? DASHManifest(bytes, from: url))?.untold
+            promise((untold?.count ?? .max) <= 32, "few init segments are looked for")
+            let element = XMLElement(
+                "ContentProtection",
+                attributes: [
+                    .init("schemeIdUri", "urn:mpeg:dash:mp4protection:2011"),
+                    .init("default_KID", "01234567-89ab-cdef-0123-456789abcdef"),
+                ])
+            let known = Dictionary(
+                (untold ?? []).map { ($0, [DASHContentProtection(element)]) }, uniquingKeysWith: { first, _ in first })
+            let told = try? DASHManifest(bytes, from: url, known: known)
+            promise(told.map { Set($0.untold).isDisjoint(with: known.keys) } == true, "what is known is not looked for")
             if let period = manifest.minimumUpdatePeriod { promise(period >= .zero, "time goes forward") }
-            let routed = try? DASHManifest.routed(bytes, from: "https://a.test/b/c.mpd?d") { _ in "http://e.test/f" }
+            let routed = try? DASHManifest.routed(bytes, from: url) { _ in "http://e.test/f" }
             if let routed { promise((try? DASHManifest(routed)) != nil, "what is led elsewhere is a manifest") }
             for alternatives in manifest.alternatives.prefix(4) {
                 guard let keyID = alternatives.deciding.first else { continue }
