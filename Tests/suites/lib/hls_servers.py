@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MPL-2.0
-"""Servers that change under the player: other target durations and discontinuity sequences, older versions, segments that are
-gone, playlists and manifests that move. Live HLS and DASH play on, and stop at once meanwhile."""
+"""Servers that change under the player: other target durations, discontinuity sequences and numbers, older versions, segments
+that are gone, playlists and manifests that move. Live HLS and DASH play on, and stop at once meanwhile."""
 
 import datetime
 import os
@@ -40,7 +40,7 @@ class Changing(Live):
             if number == first or number % PERIOD == 0:
                 lines.append(media.key_line(self.uri(number)))
             lines += media.segment_lines(1, f"{number}.m4s")
-        return media.media_playlist(lines, self.target(last), False, first, None)
+        return media.media_playlist(lines, self.target(last), False, self.sequence(first), None)
 
     def place(self):
         """The numbers of the first segment and of the one behind the last."""
@@ -77,6 +77,17 @@ class Discontinuity(Changing):
 
     def head(self, last):
         return [f"#EXT-X-DISCONTINUITY-SEQUENCE:{self.after if last > CHANGE else self.before}"]
+
+
+class Falls(Changing):
+    """The encoder starts anew at the change: its numbers begin with 0, and what came before is gone."""
+
+    def place(self):
+        first, last = super().place()
+        return (max(first, CHANGE), last) if last > CHANGE else (first, last)
+
+    def sequence(self, first):
+        return first if first < CHANGE else first - CHANGE
 
 
 class Gone(Changing):
@@ -255,7 +266,7 @@ DASH = {
 SCENES = {
     "target/rises": lambda: Target(1, 3), "target/falls": lambda: Target(3, 1),
     "discontinuity/rises": lambda: Discontinuity(2, 9),
-    "discontinuity/falls": lambda: Discontinuity(9, 0),
+    "discontinuity/falls": lambda: Discontinuity(9, 0), "sequence/falls": Falls,
     **{f"gone/{status}": lambda s=status: Gone(s, False) for status in (404, 410)},
     "gone/late": lambda: Gone(404, True),
     **{f"lagging/{count}": lambda c=count: Lagging(c) for count in (1, 3, 8)},
