@@ -43,6 +43,11 @@ def without_release(name):
     return rest if place in RELEASES else name
 
 
+def numbers(version):
+    """Those of a version such as 1.26.2. Of one that is not known: of none, in which no race was shown."""
+    return tuple(int(number) for number in re.findall(r"\d+", version or "0")[:3])
+
+
 class SecondLook:
     """`is_bounded`: as in the gate, which forgives three. Without, a number of flaky checks is no failure. `recorded`: the names
     of the checks that were flaky in the last runs of everything, a list for each run."""
@@ -108,7 +113,7 @@ class SecondLook:
             return
         name, reason = failed[0].name, failed[0].reason
         count = sum(without_release(name) in names for names in self._recorded)
-        if count >= OFTEN and not any(re.search(pattern, reason) for pattern in children.RACES):
+        if count >= OFTEN and not children.is_race(reason, numbers(unit.run_.versions.get(unit.place))):
             for result in failed:
                 result.reason = f"flaky in {count} of the last {len(self._recorded)} recorded runs, too: {result.reason}"
             self.flaky.append(Flaky(name, reason))
