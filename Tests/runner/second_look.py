@@ -76,6 +76,10 @@ class SecondLook:
                 return
             self._look(unit, names, left)
 
+    def _count(self, result):
+        """In how many recorded runs the check was flaky."""
+        return sum(without_release(result.name) in names for names in self._recorded)
+
     def _failures(self, units):
         """The processes in which something failed, in order: the unit, and the names with which it runs again."""
         found = []
@@ -112,8 +116,10 @@ class SecondLook:
                 result.reason += f" (again: {first_words(told.get(result.name, 'as before' if still else 'no result'))})"
             return
         name, reason = failed[0].name, failed[0].reason
-        count = sum(without_release(name) in names for names in self._recorded)
-        if count >= OFTEN and not children.is_race(reason, numbers(unit.run_.versions.get(unit.place))):
+        version = numbers(unit.run_.versions.get(unit.place))
+        often = [result for result in failed if self._count(result) >= OFTEN and not children.is_race(result.reason, version)]
+        if often:
+            name, reason, count = often[0].name, often[0].reason, self._count(often[0])
             for result in failed:
                 result.reason = f"flaky in {count} of the last {len(self._recorded)} recorded runs, too: {result.reason}"
             self.flaky.append(Flaky(name, reason))
