@@ -139,7 +139,7 @@ public struct ControlSettings: Sendable, Equatable {
             return try settings.makeLoader(transport: transport)
         } catch {
             return CallbackLoader(name: "PlayReady") { request in
-                guard request.keySystem == .playReady else { return false }
+                guard PlayReadyLoader.isFor(request, hasService: settings.licenseURL != nil) else { return false }
                 request.finishLoading(with: error)
                 return true
             }

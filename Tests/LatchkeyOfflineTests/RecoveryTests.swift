@@ -120,6 +120,23 @@ struct RecoveryTests {
         #expect(try Data(contentsOf: elsewhere) == before)
     }
 
+    /// Nor is a file made where a link in the place of a lock leads.
+    @Test(arguments: ["lock", "writer"]) func aLinkInThePlaceOfALockIsNotFollowed(_ name: String) async throws {
+        let origin = TestOrigin([url: file])
+        let test = await complete(origin)
+        let lock = try test.index.file.deletingLastPathComponent().path + "/" + name
+        let elsewhere = test.folder + "/elsewhere"
+        #expect(unlink(lock) == 0)
+        #expect(symlink(elsewhere, lock) == 0)
+        let item = item(test, origin)
+        await item.download()
+        guard case .failed = item.progress.status else {
+            Issue.record("it is \(item.progress.status)")
+            return
+        }
+        #expect(!FileManager.default.fileExists(atPath: elsewhere))
+    }
+
     @Test func lookingChangesNothing() async throws {
         let origin = TestOrigin([url: file])
         let test = await complete(origin)

@@ -47,9 +47,10 @@ TABLE = (
     ("gst-plugin/LatchkeyLogging/", "LatchkeyAgentTests", "38-embedding"),
     ("gst-plugin/CLatchkey/", "LatchkeyAgentTests", "28-c-loader 38-embedding shipping"),
     ("gst-plugin/Diagnosis/", "LatchkeyDiagnosisTests", "37-command"),
+    ("gst-plugin/Tests/c/exit_program.c", "", "38-embedding shipping"),
     ("gst-plugin/Tests/c/", "", "shipping"),
     ("gst-plugin/Tests/ElementTestSupport/", "LatchkeyElementKitTests LatchkeyElementsTests LatchkeyHLSDemuxTests", ""),
-    ("gst-plugin/Tests/CGStreamerCheck/", "LatchkeyElementsTests", ""),
+    ("gst-plugin/Tests/CGStreamerCheck/", "LatchkeyElementsTests", "shipping"),
     ("gst-plugin/docs/installation.md", "", "29-readme 39-install shipping"),
     ("gst-plugin/docs/messages.md", "", "29-readme 31-sessions shipping"),
     ("gst-plugin/docs/", "", "08-manual-table 29-readme shipping"),
@@ -64,6 +65,7 @@ TABLE = (
     ("Tests/StoreWriter/", "LatchkeyKeySessionTests", ""),
     ("Tests/SessionHolder/", "LatchkeyViewingSessionTests", ""),
     ("Tests/SwiftPackage/", "", "42-swift-package shipping"),
+    ("Tests/Subproject/", "", "shipping"),
     ("Tests/runner/", "", "03-test-runs 07-progress"),
     ("Tests/suites/expected-failures.json", "", "10-corpus"),
     ("Tests/suites/gate-scenes.txt", "", "03-test-runs"),
@@ -76,6 +78,10 @@ TABLE = (
     ("meson", "", "shipping"),
     ("Package.swift", "LatchkeyProtectionTests", "shipping"),
     ("README.md", "", "29-readme shipping"),
+    ("SECURITY.md", "", "08-manual-table shipping"),
+    ("ARCHITECTURE.md", "", "shipping"),
+    ("CONTRIBUTING.md", "", "shipping"),
+    ("CHANGELOG.md", "", "shipping"),
     ("", "", ""),
 )
 # Folders of tests whose targets have another name.
@@ -118,9 +124,10 @@ def suites_with(file_name, folder=SUITES):
                 with open(os.path.join(place, name), encoding="utf-8", errors="replace") as file:
                     texts[name.removesuffix(".py")] = file.read()
     imports = {name: set(IMPORT.findall(text)) & texts.keys() for name, text in texts.items()}
-    # What is no module is named by what uses it.
+    # What is no module is named by what uses it; what Meson makes of a file in C has dashes.
+    program = file_name.removesuffix(".c").replace("_", "-") if file_name.endswith(".c") else file_name
     added = {file_name.removesuffix(".py")} if file_name.endswith(".py") else {
-        name for name, text in texts.items() if file_name in text}
+        name for name, text in texts.items() if file_name in text or program in text}
     users = set()
     while added:
         users |= added

@@ -89,14 +89,19 @@ public final class PlayReadyLoader: StoredKeyLoader {
 
     /// Whether it would take the request.
     package func isFor(_ request: KeyLoadingRequest) -> Bool {
-        if request.keySystem == .playReady { return true }
         if request.isRenewal {
             let names = request.names(of: request.keyIDs)
             if inUse.withLock({ $0.has(names, in: request.playbackSessionID) }) { return true }
         }
+        return Self.isFor(request, hasService: client.configuration.licenseURL != nil)
+    }
+
+    /// Whether such a loader would take the request, with a configured license service or without. `request` is no renewal.
+    static func isFor(_ request: KeyLoadingRequest, hasService: Bool) -> Bool {
+        if request.keySystem == .playReady { return true }
         guard request.keySystem != .fairPlay, request.keyURI == nil else { return false }
         if request.initializationData.contains(where: { $0.system == .playReady }) { return true }
-        return client.configuration.licenseURL != nil && !request.keyIDs.isEmpty
+        return hasService && !request.keyIDs.isEmpty
     }
 
     /// Licenses do not outlive the session that they were given to.

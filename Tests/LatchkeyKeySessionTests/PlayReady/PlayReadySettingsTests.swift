@@ -153,6 +153,23 @@ final class Log: Sendable {
         #expect(session.status(of: keyID(1)).error?.description.contains("model-certificate") == true)
     }
 
+    /// Of other requests, those that a usable bundle would be asked for.
+    @Test(arguments: [(KeySystem?.none, true), (.clearKey, true), (.fairPlay, false)])
+    func whatCannotBeUsedIsToldToTheServicesRequests(keySystem: KeySystem?, isTold: Bool) async throws {
+        for url in ["https://licenses.example/", nil] {
+            var playReady = PlayReadySettings()
+            playReady.licenseURL = url
+            var settings = ControlSettings()
+            settings.playReady = playReady
+            let session = KeySession(loaders: settings.makeLoaders(), clock: ManualClock().clock)
+            let watcher = Watcher(session)
+            session.demand(KeyDemand(keyIDs: [keyID(1)], keySystem: keySystem))
+            _ = await watcher.next { $0.isFailed || $0.isUntaken }
+            let reason = session.status(of: keyID(1)).error?.description ?? ""
+            #expect(reason.contains("model-certificate") == (isTold && url != nil), "\(reason)")
+        }
+    }
+
     @Test func aPartOfItIsNotEnough() throws {
         defer { PlayReadyModel.reset() }
         let files = try PlayReadyService.authority.get().files()

@@ -57,15 +57,19 @@ struct StoreAccessTests {
         #expect(await open() == nil)
     }
 
-    @Test(arguments: ["data/licenses.db", "state/licenses.counter"])
+    @Test(arguments: ["data/licenses.db", "data/licenses.db.lock", "state/licenses.counter"])
     func noFileIsALink(name: String) async throws {
         try await made()
         let path = "\(folder.path)/\(name)"
         try FileManager.default.moveItem(atPath: path, toPath: path + ".elsewhere")
         try FileManager.default.createSymbolicLink(atPath: path, withDestinationPath: path + ".elsewhere")
         #expect(await open() != nil)
+        // Nor is a file made where a link leads.
+        try FileManager.default.moveItem(atPath: path + ".elsewhere", toPath: path + ".before")
+        #expect(await open() != nil)
+        #expect(!FileManager.default.fileExists(atPath: path + ".elsewhere"))
         try FileManager.default.removeItem(atPath: path)
-        try FileManager.default.moveItem(atPath: path + ".elsewhere", toPath: path)
+        try FileManager.default.moveItem(atPath: path + ".before", toPath: path)
         #expect(await open() == nil)
     }
 

@@ -760,12 +760,12 @@ extension AdaptiveBin {
             return false
         }
         guard let segments = currentRun?.segments, segments.isUsed, !segments.wasReached else { return false }
-        postUnreached("segments")
+        postUnreached("segments", error)
         return true
     }
 
-    /// Nobody but a proxy stands between the stock demuxer and this process.
-    final func postUnreached(_ what: String) {
+    /// Nobody but a proxy stands between the stock demuxer and this process. What it says itself is in the details.
+    final func postUnreached(_ what: String, _ error: borrowing Message) {
         // What the stock demuxer says of it later is no news.
         let isFirst = withGuarded { guarded -> Bool in
             defer { guarded.hasFailed = true }
@@ -778,7 +778,7 @@ extension AdaptiveBin {
             "GStreamer's demuxer asks the HTTP proxy\(proxy) for the \(what) that it is given on 127.0.0.1, and does not get "
                 + "them.",
             debug: "Its HTTP library sends even local requests to the proxy that is configured. " + LoopbackReach.advice
-        )
+                + "\n" + (error.errorDetails() ?? ""))
     }
 }
 

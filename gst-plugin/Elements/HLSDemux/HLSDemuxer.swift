@@ -189,7 +189,7 @@ final class HLSDemuxer: AdaptiveBin, @unchecked Sendable {
         {
             fail(failure)
         } else if run.presentation.wasNeeded, !run.presentation.wasReached {
-            postUnreached("playlists")
+            postUnreached("playlists", message)
         } else {
             forward(message)
         }

@@ -85,6 +85,8 @@ extension HLSDemuxTests.NetworkTests {
             #expect(error.type == "error")
             #expect(error.source.hasPrefix("latchkeyhlsdemux"), "\(error)")
             #expect("\(error)".contains("no_proxy=127.0.0.1"), "\(error)")
+            // And what GStreamer's demuxer said.
+            #expect("\(error)".contains("ext/adaptivedemux2/"), "\(error)")
         }
     }
 

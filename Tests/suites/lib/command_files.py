@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: MPL-2.0
+"""The checks of 37-command of what stands around the command: files that others may write to, links in the place of files, and
+servers without a certificate to trust."""
+
+import http.server
+import os
+import re
+import ssl
+import subprocess
+import threading
+import urllib.error
+import urllib.request
+
+import children
+import corpus
+from playready_world import World, demand
+
+DASH = "dash-cenc-static-live"
+DEADLINE = 60
+
+
+def refused(place, *command, words=("others may write to",)):
+    """The command ends with an error that has the words."""
+    done = children.completed(command, DEADLINE)
+    said = done.stdout + done.stderr
+    demand(done.returncode > 0, f"{place}: status {done.returncode} of {command}: {said[-500:]}")
+    demand(all(word in said for word in words), f"{place}: {command} does not say {words}: {said[-500:]}")
+
+
+def works(*command):
+    done = children.completed(command, DEADLINE)
+    demand(done.returncode == 0, f"status {done.returncode} of {command}: {done.stdout[-500:]} {done.stderr[-500:]}")
+
+
+class Files:
+    """A license and content on disk, and the commands that use them. For the `with` block."""
+
+    def __enter__(self):
+        self.world = World(name=DASH).__enter__()
+        self.folder = children.Folder().__enter__()
+        # Others have counters in the suite's.
+        os.environ["XDG_DATA_HOME"], os.environ["XDG_STATE_HOME"] = (os.path.join(self.folder.path, name) for name in "ds")
+        self.film = f"{self.world.server.url}/media/stream.mpd"
+        self.acquire, self.add = ("latchkey", "acquire", self.film), ("latchkey", "cache", "add", self.film)
+        self.work()
+        self.store = os.path.join(self.world.folder.path, "store")
+        self.database, self.index = self.find(self.store, "licenses.db"), self.find(self.folder.path, "index.db")
+        counters = os.path.join(os.environ["XDG_STATE_HOME"], "latchkey", "counters")
+        names = [name for name in os.listdir(counters) if re.fullmatch("[0-9a-f]+", name)]
+        demand(len(names) == 1, f"counters: {names}")
+        self.counter = os.path.join(counters, names[0])
+        return self
+
+    def __exit__(self, *arguments):
+        self.folder.__exit__(*arguments)
+        self.world.__exit__(*arguments)
+
+    def work(self):
+        for command in (self.acquire, self.add):
+            works(*command)
+
+    @staticmethod
+    def find(folder, name):
+        found = [os.path.join(place, name) for place, _, names in os.walk(folder) if name in names]
+        demand(len(found) == 1, f"{name} in {folder}: {found}")
+        return found[0]
+
+
+def of_others():
+    """What others may write to is not used: settings, keys, certificates, and the folders and files of stores and cache."""
+    with Files() as files:
+        authority = os.path.join(files.world.folder.path, "authority")
+        for path, command in (
+                (os.environ["LATCHKEY_CONFIG"], files.acquire), (f"{authority}/playready-model-key.pem", files.acquire),
+                (f"{authority}/playready-model.bcert", files.acquire), (files.store, files.acquire),
+                (files.database, files.acquire), (files.counter, files.acquire), (files.index, files.add),
+                (os.path.dirname(files.index), files.add)):
+            mode = os.stat(path).st_mode & 0o7777
+            os.chmod(path, mode | 0o002)
+            refused(path, *command)
+            os.chmod(path, mode)
+        files.work()
+        case = corpus.case(DASH)
+        keys = files.folder.write("keys.txt", case.keys_file)
+        os.chmod(keys, 0o602)
+        refused(keys, "latchkey-server", "--port", "0", "--keys-file", keys, "--media", case.folder)
+        os.environ["LATCHKEY_CONFIG"] = files.folder.write("keys.conf", f"[latchkey]\nkeys-file={keys}\n")
+        refused(keys, "latchkey", "inspect", files.film)
+        os.chmod(keys, 0o600)
+        works("latchkey", "inspect", files.film)
+
+
+def links():
+    """No link is followed in the place of a database, a counter or a lock, and no file is made where it leads."""
+    with Files() as files:
+        for path, command in (
+                (files.database, files.acquire), (f"{files.database}.lock", files.acquire), (files.counter, files.acquire),
+                (files.index, files.add), (os.path.join(os.path.dirname(files.index), "lock"), files.add)):
+            kept, elsewhere = f"{path}.kept", os.path.join(files.folder.path, "elsewhere")
+            os.rename(path, kept)
+            for leads_to in kept, elsewhere:
+                os.symlink(leads_to, path)
+                refused(f"{path} to {leads_to}", *command, words=("symbolic link",))
+                os.unlink(path)
+            demand(not os.path.exists(elsewhere), f"{path}: a file was made where it leads")
+            os.rename(kept, path)
+        files.work()
+
+
+def certificate():
+    """A server whose certificate is not one to trust is asked for nothing."""
+    asked = []
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            asked.append(self.path)
+            self.send_error(404)
+
+        def log_message(self, *_):
+            pass
+
+    with children.Folder() as folder:
+        os.environ["LATCHKEY_CONFIG"] = "/dev/null"
+        key, made = os.path.join(folder.path, "key.pem"), os.path.join(folder.path, "certificate.pem")
+        subprocess.run(
+            ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
+             "-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", made], check=True,
+            capture_output=True)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(made, key)
+        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            url = f"https://127.0.0.1:{server.server_address[1]}/stream.mpd"
+            refused(url, "latchkey", "inspect", url, words=("server not trusted",))
+            demand(not asked, f"asked for {asked}")
+            # One that trusts it is answered.
+            try:
+                urllib.request.urlopen(url, context=ssl.create_default_context(cafile=made), timeout=DEADLINE).close()
+            except urllib.error.HTTPError as error:
+                demand(error.code == 404 and asked, f"{error}, {asked}")
+        finally:
+            server.shutdown()
+
+
+ALL = {"files/of-others": of_others, "files/links": links, "certificate": certificate}
