@@ -389,7 +389,7 @@ def first_play(how):
         watched = pipelines.Player(f"{origin.url}/master.m3u8", paced=True)
         watched.pipeline.set_state(pipelines.Gst.State.PAUSED)
         reached, *_ = watched.pipeline.get_state(20 * pipelines.Gst.SECOND)
-        demand(reached == pipelines.Gst.StateChangeReturn.SUCCESS, f"PAUSED is not reached: {reached}")
+        demand(reached == pipelines.Gst.StateChangeReturn.SUCCESS, f"PAUSED is not reached: {watched.until_end(0)}")
         error = watched.until_end(1.2)
         demand(error and error.startswith("no end"), f"in PAUSED: {error}")
         watched.play()
