@@ -98,9 +98,9 @@ def target_flags(arguments):
 
 def build_date(package):
     """The day that the log names with the version, as YYYYMMDD in UTC: that of SOURCE_DATE_EPOCH, or of the commit that is
-    built. None without both, so that a build can be reproduced."""
+    built, if there is git. None without both, so that a build can be reproduced."""
     seconds = os.environ.get("SOURCE_DATE_EPOCH")
-    if not seconds and os.path.exists(os.path.join(package, ".git")):
+    if not seconds and shutil.which("git") and os.path.exists(os.path.join(package, ".git")):
         reply = subprocess.run(["git", "-C", package, "log", "-1", "--format=%ct"], stdin=subprocess.DEVNULL,
                                stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         seconds = reply.stdout.strip()
