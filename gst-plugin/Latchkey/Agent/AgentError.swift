@@ -32,7 +32,7 @@ public struct AgentError: Error, Hashable, Sendable {
     public let code: Code
     /// What it is about, in words.
     public let reason: String
-    /// Of the content's server, for `serverError`.
+    /// Of the content's server, for `serverError`; of the license service, for `licenseNotAcquired`, where it refused by one.
     public let httpStatus: Int?
     /// Why there is no license, for `licenseNotAcquired`.
     public let keyError: KeyError?
@@ -59,7 +59,11 @@ public struct AgentError: Error, Hashable, Sendable {
     }
     static let notProtected = AgentError(.notProtected, "the content needs no license")
     static func licenseNotAcquired(_ error: KeyError) -> AgentError {
-        AgentError(.licenseNotAcquired, error.description, keyError: error)
+        // As the errors of requests say it.
+        let status = error.reason.firstRange(of: " answers with status ").flatMap { place in
+            Int(error.reason[place.upperBound...].prefix { $0.isNumber })
+        }
+        return AgentError(.licenseNotAcquired, error.description, httpStatus: status, keyError: error)
     }
     static func configuration(_ reason: String) -> AgentError {
         // The kind of a key error says the same.
