@@ -771,6 +771,32 @@ def cached_in_use():
         latchkey("cache", "purge", *cache, "--all").demand(0, "nothing is cached")
 
 
+def cached_key():
+    """The secret that keys in the cache are sealed with is gone: what lists and what plays says which key is missing, and what
+    to do. That helps."""
+    case = corpus.case("hls-ts-aes128-shaka")
+    with children.Folder() as folder, hls_origin.Origin() as origin:
+        for name in os.listdir(case.folder):
+            if os.path.isfile(case.path(name)):
+                with open(case.path(name), "rb") as file:
+                    origin.files[name] = file.read()
+        name, = [name for name, data in origin.files.items() if len(data) == 16]
+        key, refusal = origin.files[name], hls_origin.Answer(403)
+        without_configuration()
+        film, cache = f"{origin.url}/master.m3u8", ("--cache", os.path.join(folder.path, "cache"))
+        latchkey("cache", "add", *cache, film).demand(0, "complete: ")
+        os.remove(os.path.join(folder.path, "cache", ".device-secret"))
+        told = f"the key {origin.url}/{name} is not in the cache", "the next download asks for what is missing"
+        latchkey("cache", "list", *cache).demand(0, *told)
+        origin.files[name] = refusal
+        played = latchkey("play", "--json", "--yes", *cache, *SINKS, film)
+        demand(played.status != 0 and all(text in played.output for text in told), f"{played.status}: {played.output[-800:]}")
+        origin.files[name] = key
+        latchkey("cache", "add", *cache, film).demand(0, "complete: ")
+        origin.files[name] = refusal
+        latchkey("play", "--yes", *cache, *SINKS, film).demand(0, "state: ended")
+
+
 # The service of examples/systemd
 
 
@@ -865,6 +891,6 @@ ALL = {
     "heartbeat-error": heartbeat_error, "terminated/session": terminated, "terminated/hang-up": hung_up,
     "terminated/early": terminated_early, "cache": cached,
     "cache-license": cached_with_license, "cache-folder": cached_elsewhere, "cache-audio": cached_audio,
-    "cache-audio-tracks": cached_audio_tracks, "cache-in-use": cached_in_use,
+    "cache-audio-tracks": cached_audio_tracks, "cache-in-use": cached_in_use, "cache-key": cached_key,
     "service/unit": unit, "service/confined": confined, "exits": exits,
 }
