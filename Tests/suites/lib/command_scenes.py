@@ -526,6 +526,11 @@ def play_errors():
             "clearkey.conf", f"[latchkey]\nkey-system=clearkey\nlicense-url={world.server.url}/clearkey\n")
         world.server.set_faults({"prefix": "/clearkey", "fault": "status:403"})
         demand_error(("no license acquired", 403), 2, "--yes", film)
+        keys = world.folder.write("keys.txt", world.case.keys_file)
+        os.environ["LATCHKEY_CONFIG"] = world.folder.write("keys.conf", f"[latchkey]\nkeys-file={keys}\n")
+        said = latchkey("play", "--json", "--video-sink", "nonsense", film)
+        demand(error_of(said, 1) == ("configuration", None), said.output[-300:])
+        demand("video-sink “nonsense”: " in said.errors and "latchkeyguard" not in said.errors, said.errors)
 
 
 def play_errors_later():
@@ -771,6 +776,23 @@ def cached_in_use():
         latchkey("cache", "purge", *cache, "--all").demand(0, "nothing is cached")
 
 
+def cached_garbage():
+    """What is no media is not complete, and ends with a status of its own."""
+    def box(kind, content=b""):
+        return struct.pack(">I4s", len(content) + 8, kind) + content
+
+    without_configuration()
+    garbage = {"bytes.mp4": bytes(range(256)) * 40, "page.mp4": b"<!DOCTYPE html><title>Log in</title>",
+               "empty.mp4": box(b"ftyp", b"isom") + box(b"mdat", bytes(9000)) + box(b"moov")}
+    with children.Folder() as folder, hls_origin.Origin(garbage) as origin:
+        cache = ("--cache", os.path.join(folder.path, "cache"))
+        for name in garbage:
+            said = latchkey("cache", "add", *cache, f"{origin.url}/{name}").demand(4, "invalid content", name)
+            demand("complete" not in said.output, said.output)
+        items = latchkey("cache", "list", "--json", *cache).demand(0).json
+        demand(not any(item["status"] == "complete" or item["isReadyToPlay"] for item in items), f"{items}")
+
+
 def cached_key():
     """The secret that keys in the cache are sealed with is gone: what lists and what plays says which key is missing, and what
     to do. That helps."""
@@ -892,5 +914,6 @@ ALL = {
     "terminated/early": terminated_early, "cache": cached,
     "cache-license": cached_with_license, "cache-folder": cached_elsewhere, "cache-audio": cached_audio,
     "cache-audio-tracks": cached_audio_tracks, "cache-in-use": cached_in_use, "cache-key": cached_key,
+    "cache-garbage": cached_garbage,
     "service/unit": unit, "service/confined": confined, "exits": exits,
 }
