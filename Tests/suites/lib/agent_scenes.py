@@ -614,7 +614,8 @@ def log_view():
     with World(name=DASH) as world:
         run = play("--yes", "--log", url(world, "stream.mpd")).demand(0)
         lines = run.values("log")
-        for wanted in ("Latchkey 0.", "stream.mpd: HTTP 200", "bytes in", "license acquired in", "keys are there after"):
+        for wanted in ("Latchkey 0.", "stream.mpd: HTTP 200", "bytes in", "license acquired in", "keys are there after",
+                       "stream.mpd: protected, none", "license request: POST "):
             demand(any(wanted in line for line in lines), f"no line has “{wanted}”: {lines[:8]}")
         # Of the commit that was built, if git can name it.
         git = ["git", f"--git-dir={corpus.REPOSITORY}/.git", "log", "-1"]
