@@ -81,6 +81,8 @@
         private static let details = SessionErrorDetails(
             httpStatus: 403, code: "1007", message: "limit", reason: "session limit reached", conflicts: [])
         private static let warning = AgentEvent.logMessage(AgentLogMessage(.warning, "Playback waits, and it is asked for again."))
+        private static let refusal = AgentEvent.logMessage(
+            AgentLogMessage(.error, "no key: server status: \(page) answers with status 403: “status 404”"))
         private static let error = AgentEvent.logMessage(AgentLogMessage(.error, "It cannot be read."))
 
         /// What the error at the end has of what was told before, if it has no code of its own.
@@ -89,6 +91,7 @@
                 ([], "playback failed", nil), ([warning, error], "playback failed", nil),
                 ([.serverError(url: page, status: 404), error], "server error", 404),
                 ([.serverError(url: page, status: 503), warning, error], "playback failed", nil),
+                ([refusal, error, .stateChanged(.failed)], "no license acquired", 403),
                 ([.invalidContent(url: page, reason: "a web page"), error], "invalid content", nil),
                 ([.serverError(url: page, status: 503), .playbackShouldBeAborted(reason: "a wrong key"), warning],
                     "playback should be aborted", nil),

@@ -365,7 +365,11 @@
                 guard message.level >= .warning else { return }
                 // An error follows from what an event has told, unless the network went away since.
                 let isOutage = message.text.hasSuffix("asked for again.")
-                note(Self.withoutPlace(message.text), isOutage ? nil : state.withLock { $0.cause })
+                let refusal = AgentError.httpStatus(in: String(message.text.trimmingPrefix("no key: ")))
+                note(
+                    Self.withoutPlace(message.text),
+                    refusal.map { (AgentError.Code.licenseNotAcquired.rawValue, $0) }
+                        ?? (isOutage ? nil : state.withLock { $0.cause }))
                 if !showsLog { showLog(message, time: nil) }
             }
         }

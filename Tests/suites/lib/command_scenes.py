@@ -812,7 +812,8 @@ def cached_key():
         latchkey("cache", "list", *cache).demand(0, *told)
         origin.files[name] = refusal
         played = latchkey("play", "--json", "--yes", *cache, *SINKS, film)
-        demand(played.status != 0 and all(text in played.output for text in told), f"{played.status}: {played.output[-800:]}")
+        demand(all(text in played.output for text in told), played.output[-800:])
+        demand(error_of(played, 1) == ("no license acquired", 403), played.output[-300:])
         origin.files[name] = key
         latchkey("cache", "add", *cache, film).demand(0, "complete: ")
         origin.files[name] = refusal
