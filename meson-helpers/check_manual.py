@@ -213,7 +213,7 @@ class Suite:
         self.path = os.path.join(repository, "Tests", "suites", suite)
         library = os.path.join(repository, "Tests", "suites", "lib")
         # Of each module its functions by name; of a suite, and of what it imports itself, the functions behind each case.
-        self.functions, self._cases, self.with_cases = {}, {}, []
+        self.functions, self._cases, self._others, self.with_cases = {}, {}, {}, []
         # The strings in these: the names of cases are among them, and no comments.
         self.strings = set()
         todo, direct = [self.path], None
@@ -233,15 +233,29 @@ class Suite:
                     self.strings.add(node.value)
                 if isinstance(node, ast.FunctionDef):
                     own.setdefault(node.name, []).append(node)
-                if isinstance(node, ast.Dict):
-                    for key, value in zip(node.keys, node.values):
-                        if isinstance(key, ast.Constant) and isinstance(key.value, str):
-                            self._cases.setdefault(key.value, []).append((path, value))
+            if path in self.with_cases:
+                self._note_cases(path)
+
+    def _note_cases(self, path):
+        """Takes those of the tables of a module, and other keys of its dictionaries if no table has them."""
+        def named(node):
+            return [getattr(name, "id", "") for name in getattr(node, "targets", [getattr(node, "target", None)])]
+
+        tables = {part for node in nodes(path) if isinstance(node, (ast.Assign, ast.AugAssign)) and TABLES & set(named(node))
+                  for part in ast.walk(node.value) if isinstance(part, ast.Dict)}
+        others = {node for node in nodes(path) if isinstance(node, ast.Dict)} - tables
+        for cases, found in (self._cases, tables), (self._others, others):
+            for key, value in [pair for node in found for pair in zip(node.keys, node.values)]:
+                if isinstance(key, ast.Constant) and isinstance(key.value, str):
+                    cases.setdefault(key.value, []).append((path, value))
 
     def behind(self, case):
         """The module and the name of each function behind a case, for each of the cases that the name stands for."""
-        found = [[one for path, value in places for one in self.used(path, value)]
-                 for name, places in self._cases.items() if name == case or name.startswith(case + "/")]
+        def is_one(name):
+            return name == case or name.startswith(case + "/")
+
+        cases = self._cases if any(map(is_one, self._cases)) else self._others
+        found = [self.used(*place) for name, places in cases.items() if is_one(name) for place in places]
         name = case.split("/")[0].replace("-", "_")
         return [functions for functions in found if functions] or [
             [(path, name)] for path in self.with_cases if name in self.functions[path]][:1]
