@@ -80,7 +80,8 @@
         private static let page = "https://a.example/1.m4s"
         private static let details = SessionErrorDetails(
             httpStatus: 403, code: "1007", message: "limit", reason: "session limit reached", conflicts: [])
-        private static let warning = AgentEvent.logMessage(AgentLogMessage(.warning, "Playback waits, and it is asked for again."))
+        private static let warning = AgentEvent.logMessage(
+            AgentLogMessage(.warning, "Playback waits, and it is asked for again."))
         private static let refusal = AgentEvent.logMessage(
             AgentLogMessage(.error, "no key: server status: \(page) answers with status 403: “status 404”"))
         private static let error = AgentEvent.logMessage(AgentLogMessage(.error, "It cannot be read."))
@@ -93,13 +94,19 @@
                 ([.serverError(url: page, status: 503), warning, error], "playback failed", nil),
                 ([refusal, error, .stateChanged(.failed)], "no license acquired", 403),
                 ([.invalidContent(url: page, reason: "a web page"), error], "invalid content", nil),
-                ([.serverError(url: page, status: 503), .playbackShouldBeAborted(reason: "a wrong key"), warning],
-                    "playback should be aborted", nil),
+                (
+                    [.serverError(url: page, status: 503), .playbackShouldBeAborted(reason: "a wrong key"), warning],
+                    "playback should be aborted", nil
+                ),
                 ([.sessionSetupError(details), error, .stateChanged(.failed)], "session setup error", 403),
-                ([.playbackWillBeAborted(reason: "lost"), .sessionHeartbeatError(details, isFinal: true), warning],
-                    "session heartbeat error", 403),
-                ([.sessionHeartbeatError(details, isFinal: false), .playbackWillBeAborted(reason: "an output")],
-                    "playback will be aborted", nil),
+                (
+                    [.playbackWillBeAborted(reason: "lost"), .sessionHeartbeatError(details, isFinal: true), warning],
+                    "session heartbeat error", 403
+                ),
+                (
+                    [.sessionHeartbeatError(details, isFinal: false), .playbackWillBeAborted(reason: "an output")],
+                    "playback will be aborted", nil
+                ),
                 ([.stateChanged(.failed), .sessionTeardownError(details)], "playback failed", nil),
             ] as [([AgentEvent], String, Int?)])
         func theErrorAtTheEndHasAKindAndNothingFollowsIt(told: [AgentEvent], code: String, status: Int?) throws {

@@ -26,7 +26,8 @@ import Testing
 
     private func send(_ service: Service) async throws(KeyError) -> [UInt8] {
         try await PlayReadyServiceRequest(
-            .acquireLicense, url: "https://licenses.example/r?t=q1w2e3", headers: [HTTPHeader(name: "X-User", value: "benno")],
+            .acquireLicense, url: "https://licenses.example/r?t=q1w2e3",
+            headers: [HTTPHeader(name: "X-User", value: "benno")],
             challenge: [], timeout: nil, customData: "anna/4711", transport: service
         ).send()
     }

@@ -206,7 +206,8 @@ struct SessionServiceTests {
 
     /// The table of docs/sessions.md has each member of the shipped adapters.
     @Test(arguments: SessionAdapter.shipped) func theDocumentationHasEachMember(adapter: SessionAdapter) throws {
-        let page = try String(contentsOf: Self.root.appendingPathComponent("gst-plugin/docs/sessions.md"), encoding: .utf8)
+        let page = try String(
+            contentsOf: Self.root.appendingPathComponent("gst-plugin/docs/sessions.md"), encoding: .utf8)
         let members = try #require(JSONSerialization.jsonObject(with: Data(adapter.json)) as? [String: Any])
         var names = Array(members.keys)
         for (prefix, member) in [("….", "setup"), ("….", "heartbeat"), ("….", "teardown"), ("answer.", "answer")] {
