@@ -8,7 +8,8 @@ skipped, and check something. With the results of a test run, each of these test
 Tests/suites/long and those from 40 on where these were left out; of each row at least one has.
 
 A test is written `35-agent dash` or `long/56-protected plays`, a case of a suite; `AgentStateTests name`, a function of a
-Swift suite; `AgentStateTests`, all of one; or `shipping/header`, a check of `meson test`.
+Swift suite; `AgentStateTests`, all of one; `LatchkeyAgentTests.FirstCallTests`, one whose name several targets have; or
+`shipping/header`, a check of `meson test`.
 """
 
 import argparse
@@ -25,6 +26,8 @@ SECURITY = "SECURITY.md"
 SECURITY_TITLE = "## What checks these promises"
 SECTION = re.compile(r"(?:DA|TVSDK|CONNECT) (?:\d+(?:\.\d+)*|[AB])(?= |$)")
 DECLARATION = r"(?:final )?(?:struct|class|enum|actor) (\w+)"
+# Within another type it says that it is one.
+SUITE = re.compile(rf"^(?:(?:@\S+.*\s)?|[ \t]+@Suite\b.*\s){DECLARATION}", re.MULTILINE)
 SKIPPED = re.compile(r"\.disabled\b|\.enabled\(if|withKnownIssue|skipped\(")
 # What makes a Swift test fail. That a call throws nothing is no check.
 CHECKS = re.compile(r"#expect\b|#require\b|Issue\.record|confirmation\(|XCTAssert|\bthrow ")
@@ -64,28 +67,48 @@ def sections(text):
 
 
 @functools.cache
+def swift_targets(repository):
+    """The folder of each test target that Package.swift gives one. The others are in the folder of their name."""
+    path = os.path.join(repository, "Package.swift")
+    found = re.split(r"\.testTarget\(", read(path))[1:] if os.path.exists(path) else []
+    found = [re.match(r'\s*name: "(\w+)"(?:(?!\n\s*\.\w+\()[\s\S])*?\bpath: "([^"]+)"', text) for text in found]
+    return {one[2]: one[1] for one in found if one}
+
+
+@functools.cache
 def swift_tests(repository):
-    """Of each Swift suite its text, the folder of its module and whether it may be skipped, by its name; and of each such
-    folder where its functions are, by theirs. Folders of what tests share end in Support, and are one."""
-    found, inner, extensions, functions = {}, {}, {}, {"Support": {}}
+    """Of each Swift suite its text and whether it may be skipped, by its target and name; and of each target where its
+    functions are, by their names. Folders of what tests share end in Support, and are one."""
+    suites, functions, extensions = {}, {"Support": {}}, {}
     for top in ("Tests", os.path.join("gst-plugin", "Tests")):
         for folder, folders, files in os.walk(os.path.join(repository, top)):
             folders[:] = [name for name in folders if not name.startswith(".") and name != "Corpus"]
-            module = os.path.relpath(folder, os.path.join(repository, top)).split(os.sep)[0]
-            own = functions.setdefault("Support" if module.endswith("Support") else module, {})
+            target = swift_target(repository, os.path.relpath(folder, repository))
+            own = functions.setdefault(target, {})
             for name in files:
                 if name.endswith(".swift"):
                     text = NO_CODE.sub("", read(os.path.join(folder, name)))
-                    for suite in re.finditer(rf"^(?:@\S+.*\s)?{DECLARATION}", text, re.MULTILINE):
-                        found[suite[1]] = (body(text, suite.end()), module, is_skipped(text, suite.start(1)))
-                    for suite in re.finditer(rf"^\s+@Suite\b.*\s{DECLARATION}", text, re.MULTILINE):
-                        inner[suite[1]] = (body(text, suite.end()), module, is_skipped(text, suite.start(1)))
+                    for suite in SUITE.finditer(text):
+                        before, skipped = suites.get((target, suite[1]), ("", False))
+                        suites[target, suite[1]] = (
+                            before + body(text, suite.end()), skipped or is_skipped(text, suite.start(1)))
                     for suite in re.finditer(r"^extension (?:\w+\.)*(\w+)", text, re.MULTILINE):
-                        extensions[suite[1]] = extensions.get(suite[1], "") + body(text, suite.end())
+                        extensions.setdefault((target, suite[1]), []).append(body(text, suite.end()))
                     for function in re.finditer(r"\bfunc (\w+)", text):
                         own.setdefault(function[1], []).append((text, function.end()))
-    suites = {name: (text + extensions.get(name, ""), *rest) for name, (text, *rest) in {**inner, **found}.items()}
+    for name, texts in extensions.items():
+        if name in suites:
+            suites[name] = (suites[name][0] + "".join(texts), suites[name][1])
     return suites, functions
+
+
+def swift_target(repository, folder):
+    """The target of a folder of tests, or Support."""
+    for place, target in swift_targets(repository).items():
+        if folder == place or folder.startswith(place + os.sep):
+            return target
+    name = folder.removeprefix("gst-plugin" + os.sep).split(os.sep)[1:2]
+    return "Support" if name and name[0].endswith("Support") else "".join(name)
 
 
 def is_skipped(text, place):
@@ -115,31 +138,54 @@ def body(text, start):
 
 
 def swift_can_fail(functions, text, seen):
-    """Whether such a body, or a function of the tests that it calls, has a check. `seen`: the functions that are not
-    looked at again."""
+    """Whether such a body, or a function of the tests that it calls, has a check. `functions`: those of the suite, of its
+    target, and of all; the first that have a function of that name count. `seen`: the functions that are not looked at
+    again."""
     code = COMMENT.sub("", text)
     if CHECKS.search(code):
         return True
     called = set(CALL.findall(code)) - seen
     seen |= called
-    return any(swift_can_fail(functions, body(*place), seen) for name in called for place in functions.get(name, []))
+    for name in called:
+        places = next((places[name] for places in functions if name in places), [])
+        if any(swift_can_fail(functions, body(*place), seen) for place in places):
+            return True
+    return False
+
+
+def swift_suite(tests, suite):
+    """The target and the name of a suite that a row names, or why there is none."""
+    target, _, name = suite.rpartition(".")
+    found = [one for one in tests[0] if one[1] == name and target in ("", one[0])]
+    # Other types may have the name.
+    found = [one for one in found if "@Test" in tests[0][one][0]] or found
+    if len(found) > 1:
+        return None, f"several targets have such a suite: name one, as in `{min(found)[0]}.{name}`"
+    return (found[0], None) if found else (None, "there is no such suite")
+
+
+def swift_functions(text, function):
+    found = list(re.finditer(r"@Test(?P<traits>(?:(?!@Test)[\s\S])*?)\bfunc (?P<name>\w+)", text))
+    return [one for one in found if function in ("", one["name"])]
 
 
 def swift_problem(tests, suite, function):
     """Why a Swift test, or one of a whole suite, does not count; None if each does."""
     suites, functions = tests
-    if suite not in suites:
-        return "there is no such suite"
-    text, module, may_be_skipped = suites[suite]
+    found, problem = swift_suite(tests, suite)
+    if problem:
+        return problem
+    text, may_be_skipped = suites[found]
     if may_be_skipped:
         return "the suite may be skipped"
-    helpers = {**functions["Support"], **functions.get(module, {})}
-    found = list(re.finditer(r"@Test(?P<traits>(?:(?!@Test)[\s\S])*?)\bfunc (?P<name>\w+)", text))
-    if function:
-        found = [one for one in found if one["name"] == function]
-    if not found:
+    own = {}
+    for place in re.finditer(r"\bfunc (\w+)", text):
+        own.setdefault(place[1], []).append((text, place.end()))
+    helpers = own, functions[found[0]], functions["Support"]
+    named = swift_functions(text, function)
+    if not named:
         return "the suite has no such test" if function else "it has no tests"
-    for one in found:
+    for one in named:
         # A default argument or a trait may have braces, and the body is behind the list of parameters.
         if SKIPPED.search(one["traits"]):
             return "it may be skipped"
@@ -160,82 +206,125 @@ def nodes(path):
         return []
 
 
+class Suite:
+    """A suite and the modules of Tests/suites/lib that it imports, the nearest first."""
+
+    def __init__(self, repository, suite):
+        self.path = os.path.join(repository, "Tests", "suites", suite)
+        library = os.path.join(repository, "Tests", "suites", "lib")
+        # Of each module its functions by name; of a suite, and of what it imports itself, the functions behind each case.
+        self.functions, self._cases, self._others, self.with_cases = {}, {}, {}, []
+        # The strings in these: the names of cases are among them, and no comments.
+        self.strings = set()
+        todo, direct = [self.path], None
+        while todo:
+            path = todo.pop(0)
+            if path in self.functions or not os.path.exists(path):
+                continue
+            own = self.functions[path] = {}
+            imported = {name.name for node in nodes(path) if isinstance(node, ast.Import) for name in node.names}
+            imported |= {node.module for node in nodes(path) if isinstance(node, ast.ImportFrom) and node.module}
+            direct = imported if direct is None else direct
+            todo += [os.path.join(library, name + ".py") for name in sorted(imported)]
+            if path == self.path or os.path.basename(path)[:-3] in direct:
+                self.with_cases.append(path)
+            for node in nodes(path):
+                if isinstance(node, ast.Constant) and isinstance(node.value, str) and path in self.with_cases:
+                    self.strings.add(node.value)
+                if isinstance(node, ast.FunctionDef):
+                    own.setdefault(node.name, []).append(node)
+            if path in self.with_cases:
+                self._note_cases(path)
+
+    def _note_cases(self, path):
+        """Takes those of the tables of a module, and other keys of its dictionaries if no table has them."""
+        def named(node):
+            return [getattr(name, "id", "") for name in getattr(node, "targets", [getattr(node, "target", None)])]
+
+        tables = {part for node in nodes(path) if isinstance(node, (ast.Assign, ast.AugAssign)) and TABLES & set(named(node))
+                  for part in ast.walk(node.value) if isinstance(part, ast.Dict)}
+        others = {node for node in nodes(path) if isinstance(node, ast.Dict)} - tables
+        for cases, found in (self._cases, tables), (self._others, others):
+            for key, value in [pair for node in found for pair in zip(node.keys, node.values)]:
+                if isinstance(key, ast.Constant) and isinstance(key.value, str):
+                    cases.setdefault(key.value, []).append((path, value))
+
+    def behind(self, case):
+        """The module and the name of each function behind a case, for each of the cases that the name stands for."""
+        def is_one(name):
+            return name == case or name.startswith(case + "/")
+
+        cases = self._cases if any(map(is_one, self._cases)) else self._others
+        found = [self.used(*place) for name, places in cases.items() if is_one(name) for place in places]
+        name = case.split("/")[0].replace("-", "_")
+        return [functions for functions in found if functions] or [
+            [(path, name)] for path in self.with_cases if name in self.functions[path]][:1]
+
+    def used(self, path, value):
+        """The functions that an expression of a module names."""
+        names = [(self._module(part.value), part.attr) for part in ast.walk(value)
+                 if isinstance(part, ast.Attribute) and self._module(part.value)]
+        names += [(self._owner(path, part.id), part.id) for part in ast.walk(value) if isinstance(part, ast.Name)]
+        return [(place, name) for place, name in names if place and name in self.functions[place]]
+
+    def _module(self, node):
+        """The file of a module that a name stands for."""
+        return next((path for path in self.functions if isinstance(node, ast.Name)
+                     and os.path.basename(path) == f"{node.id}.py"), None)
+
+    def _owner(self, path, name):
+        """The module of a name: the same one, or one that has it."""
+        return next((place for place in (path, *self.functions) if name in self.functions[place]), None)
+
+    def can_fail(self, path, name, depth=7, seen=frozenset()):
+        """Whether a function of a module, or one that it calls, has something that fails."""
+        return any(self._part_can_fail(path, part, depth, seen | {(path, name)})
+                   for node in self.functions[path].get(name, []) for part in ast.walk(node))
+
+    def _part_can_fail(self, path, part, depth, seen):
+        if isinstance(part, (ast.Raise, ast.Assert)):
+            return True
+        if isinstance(part, ast.Return) and part.value is not None and not isinstance(part.value, ast.Constant):
+            return any(isinstance(inner, (ast.Compare, ast.IfExp, ast.BoolOp)) for inner in ast.walk(part.value))
+        if not isinstance(part, ast.Call):
+            return False
+        is_method = isinstance(part.func, ast.Attribute)
+        called = part.func.attr if is_method else getattr(part.func, "id", "")
+        # With a reason, `tell` reports a failure.
+        if called in CHECK_NAMES or (called == "tell" and not is_method and len(part.args) > 1):
+            return True
+        module = self._module(part.func.value) if is_method else self._owner(path, called)
+        # The object of a method may be of any class.
+        places = [module] if module else [place for place in self.functions if called in self.functions[place]]
+        return depth > 0 and any(self.can_fail(place, called, depth - 1, seen)
+                                 for place in places if (place, called) not in seen)
+
+
 @functools.cache
-def suite_functions(repository, suite):
-    """The functions of a suite and of the modules that it imports, by name, the functions behind each case, the text of the
-    suite and of what it imports itself, and the strings in these: the names of cases are among them, and no comments."""
-    functions, cases, texts, strings = {}, {}, [], set()
-    todo, seen = [os.path.join(repository, "Tests", "suites", suite)], set()
-    library = os.path.join(repository, "Tests", "suites", "lib")
-    while todo:
-        path = todo.pop(0)
-        if path in seen or not os.path.exists(path):
-            continue
-        seen.add(path)
-        # What a suite imports itself has its cases.
-        has_cases = len(seen) <= 1 or os.path.basename(path)[:-3] in imported
-        if has_cases:
-            texts.append(read(path))
-        names = {name.name for node in nodes(path) if isinstance(node, ast.Import) for name in node.names}
-        names |= {node.module for node in nodes(path) if isinstance(node, ast.ImportFrom) and node.module}
-        if len(seen) == 1:
-            imported = names
-        todo += [os.path.join(library, name + ".py") for name in sorted(names)]
-        for node in nodes(path):
-            if has_cases and isinstance(node, ast.Constant) and isinstance(node.value, str):
-                strings.add(node.value)
-            if isinstance(node, ast.FunctionDef):
-                functions.setdefault(node.name, []).append(node)
-            if isinstance(node, ast.Dict):
-                for key, value in zip(node.keys, node.values):
-                    if isinstance(key, ast.Constant) and isinstance(key.value, str):
-                        used = {part.id for part in ast.walk(value) if isinstance(part, ast.Name)}
-                        cases.setdefault(key.value, set()).update(used)
-    return functions, cases, texts, strings
-
-
-def can_fail(functions, name, depth=6, seen=frozenset()):
-    """Whether a function, or one that it calls, has something that fails."""
-    for node in functions.get(name, []):
-        for part in ast.walk(node):
-            if isinstance(part, (ast.Raise, ast.Assert)):
-                return True
-            if isinstance(part, ast.Return) and part.value is not None and not isinstance(part.value, ast.Constant):
-                if any(isinstance(inner, (ast.Compare, ast.IfExp, ast.BoolOp)) for inner in ast.walk(part.value)):
-                    return True
-            if isinstance(part, ast.Call):
-                called = part.func.attr if isinstance(part.func, ast.Attribute) else getattr(part.func, "id", "")
-                if called in CHECK_NAMES:
-                    return True
-                # With a reason, it reports a failure.
-                if called == "tell" and isinstance(part.func, ast.Name) and len(part.args) > 1:
-                    return True
-                if depth and called not in seen and can_fail(functions, called, depth - 1, seen | {called}):
-                    return True
-    return False
+def suite_of(repository, suite):
+    return Suite(repository, suite)
 
 
 def whole_suite_problem(repository, suite):
     """Why a suite does not count of which a row names no case; None if it does."""
     text = read(os.path.join(repository, "Tests", "suites", suite))
     try:
-        tree = ast.parse(text)
+        ast.parse(text)
     except SyntaxError:
         other = OTHER_SUITE.search(text)
         if other:
             return whole_suite_problem(repository, os.path.normpath(os.path.join(os.path.dirname(suite), other[1])))
         # A shell script says FAIL itself.
         return None if re.search(r"^[^#\n]*\bFAIL\b", text, re.MULTILINE) else "it is empty: nothing in it can fail"
-    functions, _, texts, _ = suite_functions(repository, suite)
-    own = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
-    if not any(can_fail(functions, name) for name in own):
+    found = suite_of(repository, suite)
+    if not any(found.can_fail(found.path, name) for name in found.functions[found.path]):
         return "it is empty: nothing in it can fail"
-    for node in [node for part in texts for node in ast.walk(ast.parse(part)) if isinstance(node, ast.Assign)]:
+    for path, node in [(path, node) for path in found.with_cases for node in nodes(path) if isinstance(node, ast.Assign)]:
         if not isinstance(node.value, ast.Dict) or not any(getattr(name, "id", "") in TABLES for name in node.targets):
             continue
         for key, value in zip(node.value.keys, node.value.values):
-            behind = {part.id for part in ast.walk(value) if isinstance(part, ast.Name)} & set(functions)
-            if key and behind and not any(can_fail(functions, name) for name in behind):
+            behind = found.used(path, value)
+            if key and behind and not any(found.can_fail(*one) for one in behind):
                 return f"its case {ast.unparse(key)} is empty: nothing in it can fail"
     return None
 
@@ -246,21 +335,18 @@ def suite_problem(repository, suite, case):
         return "there is no such suite"
     if not case:
         return whole_suite_problem(repository, suite)
-    functions, cases, _, strings = suite_functions(repository, suite)
+    found = suite_of(repository, suite)
     # A name may stand for several cases: `token/dash`.
-    if not any(string == case or string.startswith(case + "/") for string in strings):
+    if not any(string == case or string.startswith(case + "/") for string in found.strings):
         # The cases of some suites are those of the corpus.
         is_media = case and os.path.exists(os.path.join(repository, "Tests", "Corpus", case.split("/")[0], "case.json"))
         return None if is_media else "the suite has no such case"
-    behind = set().union(*(used for name, used in cases.items() if name == case or name.startswith(case + "/")))
-    behind = {name for name in behind or {case.split("/")[0].replace("-", "_")} if name in functions}
-    for name in behind:
-        for node in functions[name]:
-            for part in ast.walk(node):
-                if isinstance(part, ast.Call) and getattr(part.func, "attr", "") == "skipped":
-                    return "the case may be skipped"
-    if behind and not any(can_fail(functions, name) for name in behind):
-        return "it is empty: nothing in it can fail"
+    for behind in found.behind(case):
+        for part in (part for path, name in behind for node in found.functions[path][name] for part in ast.walk(node)):
+            if isinstance(part, ast.Call) and getattr(part.func, "attr", "") == "skipped":
+                return "the case may be skipped"
+        if not any(found.can_fail(*one) for one in behind):
+            return "it is empty: nothing in it can fail"
     return None
 
 
@@ -285,19 +371,20 @@ class Results:
                 if found:
                     self.by_name.setdefault(found[2], set()).add(found[1])
 
-    def of(self, test):
+    def of(self, suite, case):
         """What became of a test: all the results of its cases."""
-        suite, _, case = test.partition(" ")
-        results = set()
-        for name, outcome in self.by_name.items():
-            if re.match(r"(?:long/)?\d\d-|shipping/", suite):
-                full = f"{suite}/{case}" if case else suite
-                is_one = name == full or name.startswith(full + "/")
-            else:
-                is_one = re.search(rf"[./]{suite}/{case + '$' if case else ''}", name) is not None
-            if is_one:
-                results |= outcome
-        return results
+        full = f"{suite}/{case}" if case else suite
+        return self._all(lambda name: name == full or name.startswith(full + "/"))
+
+    def of_swift(self, tests, suite, function):
+        """The same of a Swift test, or of those of a suite: nothing if one of them did not run."""
+        (target, name), _ = swift_suite(tests, suite)
+        of_each = [self._all(re.compile(rf"{target}\.(?:\w+/)*{name}/(?:\w+/)*{one['name']}").fullmatch)
+                   for one in swift_functions(tests[0][target, name][0], function)]
+        return set().union(*of_each) if all(of_each) else set()
+
+    def _all(self, is_one):
+        return set().union(*(outcome for name, outcome in self.by_name.items() if is_one(name)))
 
     def has_kind(self, suite):
         """Whether suites of its kind were in the run: those from 40 on and the long ones may be left out."""
@@ -342,14 +429,16 @@ def row_problems(repository, promise, cell, results):
     have_run = False
     for test in named:
         suite, _, case = test.partition(" ")
+        is_swift = False
         if suite.startswith("shipping/"):
             problem = shipping_problem(repository, suite.removeprefix("shipping/"))
         elif re.match(r"(?:long/)?\d\d-", suite):
             problem = suite_problem(repository, suite, case)
         else:
+            is_swift = True
             problem = swift_problem(swift_tests(repository), suite, case)
         if problem is None and results and results.has_kind(suite):
-            outcome = results.of(test)
+            outcome = results.of_swift(swift_tests(repository), suite, case) if is_swift else results.of(suite, case)
             have_run = have_run or outcome == {"PASS"}
             if outcome != {"PASS"}:
                 problem = "it did not run" if not outcome else f"its results are {', '.join(sorted(outcome))}"

@@ -77,6 +77,51 @@
             #expect(events.last?["code"] as? String == "license not acquired")
         }
 
+        private static let page = "https://a.example/1.m4s"
+        private static let details = SessionErrorDetails(
+            httpStatus: 403, code: "1007", message: "limit", reason: "session limit reached", conflicts: [])
+        private static let warning = AgentEvent.logMessage(
+            AgentLogMessage(.warning, "Playback waits, and it is asked for again."))
+        private static let refusal = AgentEvent.logMessage(
+            AgentLogMessage(.error, "no key: server status: \(page) answers with status 403: “status 404”"))
+        private static let error = AgentEvent.logMessage(AgentLogMessage(.error, "It cannot be read."))
+
+        /// What the error at the end has of what was told before, if it has no code of its own.
+        @Test(
+            arguments: [
+                ([], "playback failed", nil), ([warning, error], "playback failed", nil),
+                ([.serverError(url: page, status: 404), error], "server error", 404),
+                ([.serverError(url: page, status: 503), warning, error], "playback failed", nil),
+                ([refusal, error, .stateChanged(.failed)], "no license acquired", 403),
+                ([.invalidContent(url: page, reason: "a web page"), error], "invalid content", nil),
+                (
+                    [.serverError(url: page, status: 503), .playbackShouldBeAborted(reason: "a wrong key"), warning],
+                    "playback should be aborted", nil
+                ),
+                ([.sessionSetupError(details), error, .stateChanged(.failed)], "session setup error", 403),
+                (
+                    [.playbackWillBeAborted(reason: "lost"), .sessionHeartbeatError(details, isFinal: true), warning],
+                    "session heartbeat error", 403
+                ),
+                (
+                    [.sessionHeartbeatError(details, isFinal: false), .playbackWillBeAborted(reason: "an output")],
+                    "playback will be aborted", nil
+                ),
+                ([.stateChanged(.failed), .sessionTeardownError(details)], "playback failed", nil),
+            ] as [([AgentEvent], String, Int?)])
+        func theErrorAtTheEndHasAKindAndNothingFollowsIt(told: [AgentEvent], code: String, status: Int?) throws {
+            let lines = Mutex<[String]>([])
+            let screen = PlaybackScreen(isJSON: true) { line in lines.withLock { $0.append(line) } }
+            for event in told { screen.show(event) }
+            screen.fail("it ended")
+            screen.show(AgentEvent.sessionTeardownError(Self.details))
+            screen.show(AgentLogMessage(.warning, "late"))
+            let last = try #require(lines.withLock { $0.last })
+            let error = try JSONSerialization.jsonObject(with: Data(last.utf8)) as? [String: Any] ?? [:]
+            #expect(error["event"] as? String == "error" && error["text"] as? String == "it ended", "\(last)")
+            #expect(error["code"] as? String == code && error["status"] as? Int == status, "\(last)")
+        }
+
         @Test func whatEndsPlaybackIsSaidWithoutThePlaceInASource() {
             let place = "gsthttp.c(12): got_status (): /GstPlayBin3:playbin3-0/GstHttp:http0:"
             for (text, plain) in [

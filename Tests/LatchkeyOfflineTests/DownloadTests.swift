@@ -329,6 +329,20 @@ struct DownloadTests {
         #expect(item.progress.status.failure == .invalidContent)
     }
 
+    /// Nothing in it could be played, though each box can be read.
+    @Test(arguments: [
+        TestFile.box("moov", []), TestFile.movie(seconds: 4, isFragmented: false),
+        TestFile.movie(seconds: 4) + TestFile.box("mdat", []),
+        TestFile.box("mdat", [UInt8](repeating: 7, count: 9000)) + TestFile.box("moov", []),
+    ])
+    func whatHasNoMediaIsNoFile(boxes: [UInt8]) async throws {
+        let origin = TestOrigin([url: TestFile.box("ftyp", Array("isom".utf8)) + boxes])
+        let test = TestCache(origin)
+        let item = test.cache.item(url, format: .file)
+        await item.download()
+        #expect(item.progress.status.failure == .invalidContent && !item.progress.isReadyToPlay)
+    }
+
     @Test func aFileWithoutFragmentsCountsWhenItIsWhole() async throws {
         let file =
             TestFile.box("ftyp", Array("isom".utf8)) + TestFile.box("mdat", [UInt8](repeating: 7, count: 9000))

@@ -432,6 +432,11 @@ struct ManifestDownloadTests {
         #expect(await item.refresh().warning?.code == .licenseNotKept)
         #expect(!item.progress.isReadyToPlay)
         #expect(try await text(item, "a.m3u8").contains("\"\(base)k1\""))
+        let warnings = Mutex<[String]>([])
+        let warning = CacheReader(item, onWarning: { error in warnings.withLock { $0.append("\(error)") } })
+        for _ in 0..<2 { _ = try await warning.answer(base + "a.m3u8", route: { $0 }) }
+        #expect(warnings.withLock { $0 } == [item.progress.warning?.description ?? "no warning"])
+        #expect(warnings.withLock { $0.first }?.hasSuffix("the next download asks for what is missing") == true)
         await item.download()
         #expect(item.progress.isReadyToPlay && item.progress.warning == nil)
         let reader = CacheReader(item)

@@ -55,6 +55,27 @@ struct PlaybackTests {
         #expect(asked.allSatisfy { $0 == 1 })
     }
 
+    /// As many downloads as may run at once hold no player up, and are not ended by it.
+    @Test(.timeLimit(.minutes(1))) func whatPlaysDoesNotWaitForDownloadsOfOthers() async throws {
+        let (film, others) = (url, (1...2).map { "https://media.example/\($0).ismv" })
+        let origin = TestOrigin(Dictionary(uniqueKeysWithValues: ([film] + others).map { ($0, file) }))
+        let test = TestCache(origin, limit: others.count)
+        let item = await partial(test, origin, requests: 4)
+        // Until they are cancelled.
+        origin.hold { request in if request.url != film { try? await Task.sleep(for: .seconds(3600)) } }
+        let downloads = others.map { test.cache.item($0, format: .file) }
+        for download in downloads {
+            download.start()
+            await download.until { $0.status == .caching }
+        }
+        #expect(try await item.read(film) == file)
+        #expect(downloads.allSatisfy { $0.progress.status == .caching })
+        for download in downloads {
+            download.pause()
+            await download.until { $0.status == .paused }
+        }
+    }
+
     @Test func withoutTheNetworkAFileEndsWithItsLastWholeFragment() async throws {
         let origin = TestOrigin([url: file])
         let test = TestCache(origin)

@@ -122,11 +122,15 @@ import Testing
         #expect(server.errors.contains(arguments[1]))
     }
 
-    /// The least and the longest interval that clients take are the server's.
+    /// The least and the longest interval that clients take are the server's, and those of the documentation.
     @Test(arguments: [
         ("interval", ["4", "86401"], "from 5 to 86400"), ("missed", ["1", "1001"], "from 2 to 1000"),
     ]) func refusesSessionsThatClientsDoNotTake(name: String, numbers: [String], range: String) async throws {
         #expect(SessionPolicy.intervals == 5000...86_400_000 && SessionPolicy.missedBeatCounts == 2...1000)
+        let root = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
+            .deletingLastPathComponent()
+        let page = try String(contentsOf: root.appendingPathComponent("gst-plugin/docs/sessions.md"), encoding: .utf8)
+        #expect(page.contains("Heartbeat intervals are from 5 s to 24 h, and 2 to 1000 may be missing."))
         for number in numbers {
             let server = try Program(["--session-\(name)", number])
             #expect(await server.firstLine() == nil)

@@ -76,16 +76,18 @@ public final class Pipeline: @unchecked Sendable {
             { data, _ in if let data { Unmanaged<ElementHandler>.fromOpaque(data).release() } }, GConnectFlags(0))
     }
 
-    /// A part of a pipeline in the words of gst-launch, as a bin with pads where something can be linked. Throws what
-    /// GStreamer says of the words.
-    public static func bin(_ description: String) throws(PipelineError) -> UnsafeMutablePointer<GstElement> {
+    /// A part of a pipeline in the words of gst-launch, as a bin with pads where something can be linked. `start` stands in front
+    /// of them. Throws what GStreamer says of the words, with the name of the setting that has them.
+    public static func bin(
+        _ description: String, behind start: String = "", of setting: String? = nil
+    ) throws(PipelineError) -> UnsafeMutablePointer<GstElement> {
         GStreamer.initialize()
         var error: UnsafeMutablePointer<GError>?
-        let bin = gst_parse_bin_from_description_full(description, 1, nil, GST_PARSE_FLAG_NONE, &error)
+        let bin = gst_parse_bin_from_description_full(start + description, 1, nil, GST_PARSE_FLAG_NONE, &error)
         defer { if let error { g_error_free(error) } }
         guard let bin, error == nil else {
             if let bin { gst_object_unref(UnsafeMutableRawPointer(bin)) }
-            throw PipelineError(description: "“\(description)”: \(reason(error))")
+            throw PipelineError(description: (setting.map { "\($0) " } ?? "") + "“\(description)”: \(reason(error))")
         }
         return UnsafeMutableRawPointer(bin).assumingMemoryBound(to: GstElement.self)
     }

@@ -42,7 +42,7 @@ extension HTTPResponse {
 
 extension HTTPRequest {
     /// The values of fields, and those of the query, as they are written and decoded.
-    fileprivate var values: [String] {
+    var values: [String] {
         var values: [String] = []
         for header in headers where !["content-type", "soapaction"].contains(header.name.lowercased()) {
             values.append(header.value)

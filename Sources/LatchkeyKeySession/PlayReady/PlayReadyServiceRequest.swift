@@ -78,9 +78,13 @@ public struct PlayReadyServiceRequest: Sendable {
             if let check, check.url == url { try check.body(&request) }
             return request
         }
-        let secrets = response.sentSecrets + (customData.map { [$0] } ?? [])
+        var secrets = response.sentSecrets + (customData.map { [$0] } ?? [])
         // A service's fault is quoted in error texts. Faults are not signed.
-        if PlayReadyFault(response: response.body) != nil { return ServerText.removing(secrets, from: response.body) }
+        if let fault = PlayReadyFault(response: response.body) {
+            // The URL of another service may have values of this one's.
+            if fault.redirectURL == nil, fault.domainServerURL == nil { secrets += request.values }
+            return ServerText.removing(secrets, from: response.body)
+        }
         guard 200..<300 ~= response.status else {
             throw .serverStatus(response.refusal(of: request, hiding: secrets))
         }

@@ -55,6 +55,9 @@ public struct ViewingSettings: Sendable, Hashable {
         guard let url = values["server-url"], !url.isEmpty else {
             throw .invalidConfiguration("[session] has no server-url")
         }
+        guard URIReference(url).isHTTP else {
+            throw .invalidConfiguration("server-url=\(URIReference.printable(url)) is no http or https URL")
+        }
         guard values["credential"] == nil || values["credential-file"] == nil else {
             throw .invalidConfiguration("credential and credential-file exclude each other")
         }

@@ -61,6 +61,10 @@ public struct ISOTimeline: Sendable {
     /// Whether the samples are in fragments, behind `moov`.
     public private(set) var isFragmented = false
 
+    /// Whether `moov` has a track of video or sound.
+    public var hasMedia: Bool { tracks.values.contains { Self.handlers.contains($0.handler) } }
+
+    private static let handlers = ["vide", "soun"]
     private static let fragmentTimes: [UInt8] = [
         0x6D, 0x1D, 0x9B, 0x05, 0x42, 0xD5, 0x44, 0xE6, 0x80, 0xE2, 0x14, 0x1D, 0xAF, 0xF7, 0x57, 0xB2,
     ]
@@ -146,7 +150,7 @@ public struct ISOTimeline: Sendable {
         }
         var (reader, _, flags) = try tfhd.fullReader(bytes)
         let id = try reader.readUInt32()
-        guard var track = tracks[id], ["vide", "soun"].contains(track.handler) else { return nil }
+        guard var track = tracks[id], Self.handlers.contains(track.handler) else { return nil }
         if flags & 0x1 != 0 { try reader.skip(8) }
         if flags & 0x2 != 0 { try reader.skip(4) }
         let sampleDuration = flags & 0x8 != 0 ? try reader.readUInt32() : track.defaultDuration

@@ -252,10 +252,8 @@ actor ItemOperations {
             progress.cachedDuration > .zero && progress.cachedDuration >= wanted && snapshot.missingKeys.isEmpty
             && snapshot.keyRefusals.isEmpty
         progress.warning = snapshot.warning ?? progress.warning
-        if let url = snapshot.missingKeys.first {
-            progress.warning = .notKept(
-                url, of: snapshot.missingKeys.count, "is not in the cache",
-                "the next download asks for what is missing")
+        if let missing = CacheError.notKept(snapshot.missingKeys) {
+            progress.warning = missing
         } else if let (uri, reason) = snapshot.keyRefusals.min(by: { $0.key < $1.key }) {
             progress.warning = .notKept(uri, of: snapshot.keyRefusals.count, "is not stored", reason)
         } else if progress.warning?.code == .licenseNotKept {
@@ -265,6 +263,13 @@ actor ItemOperations {
 }
 
 extension CacheError {
+    /// Of the keys at these URLs; nil if there are none.
+    static func notKept(_ urls: [String]) -> CacheError? {
+        urls.first.map {
+            notKept($0, of: urls.count, "is not in the cache", "the next download asks for what is missing")
+        }
+    }
+
     fileprivate static func notKept(_ uri: String, of count: Int, _ what: String, _ reason: String) -> CacheError {
         let others = count > 1 ? " (and \(count - 1) more)" : ""
         let name = uri == ItemStore.license ? "license" : "key \(URIReference(uri).printable)"

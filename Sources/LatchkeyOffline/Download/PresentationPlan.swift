@@ -113,6 +113,7 @@ struct FileWalk: Sendable {
         var timeline: ISOTimeline?
         var parts: [ISOTimeline.Part] = []
         var fragment: UInt64 = 0
+        var hasSamples = false
         var pieces = PieceCount(known: await store.pieces.count)
         var offset: UInt64 = 0
         while offset < size {
@@ -139,6 +140,7 @@ struct FileWalk: Sendable {
                     if wantsIndex, timeline?.isFragmented == true { _ = try await bring(size - min(size, 4096), nil) }
                 }
             case "mdat":
+                hasSamples = hasSamples || box.range.count > 16
                 _ = try await bring(box.range.lowerBound, UInt64(box.range.count))
                 for part in parts {
                     try await pieces.add(
@@ -153,6 +155,7 @@ struct FileWalk: Sendable {
             offset = box.range.upperBound
         }
         guard let timeline else { throw .invalidContent("it has no box “moov”", at: url) }
+        guard hasSamples, timeline.hasMedia else { throw .invalidContent("it has no media", at: url) }
         if !timeline.isFragmented {
             try await pieces.add(
                 CachedPiece(

@@ -119,6 +119,7 @@ actor CacheReader {
         guard let result else { throw CacheError(.cancelled, "the item was closed") }
         let found = try result.get()
         if opened == nil, found.usesNetwork { onNetwork() }
+        if opened == nil, let missing = await CacheError.notKept(found.fetcher.store.missingKeys()) { warn(missing) }
         opened = found
         return found
     }

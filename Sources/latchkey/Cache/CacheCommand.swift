@@ -212,6 +212,7 @@
                   1    it ended before that; standard error says why, and what is cached stays
                   3    all of it is on disk, but it does not play without the network:
                        standard error says what is missing
+                  4    what came is no media, or none that can be cached
                   130  stopped by Ctrl-C
                 """)
 
@@ -270,7 +271,11 @@
                     return
                 case .failed(let error):
                     line.finish()
-                    throw ToolError(error.description)
+                    guard [.invalidContent, .unsupportedContent].contains(error.code) else {
+                        throw ToolError(error.description)
+                    }
+                    StandardStream.error.write("Error: \(error)\n".withoutControls)
+                    throw ExitCode(4)
                 case .paused where isUnderWay, .notCached where isUnderWay:
                     line.finish()
                     throw ToolError("the download was stopped")

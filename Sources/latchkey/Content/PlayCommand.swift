@@ -18,8 +18,8 @@
                 Looks at the rights first, and asks before a license is acquired. On a terminal the last line shows the \
                 position. With --json each event is an object on a line of its own, with event and what belongs to it. \
                 Rights have status (valid, none, future, expired, untrustedTime). Session errors have status (of HTTP), code, \
-                message, reason, conflicts and, for heartbeats, final. What ends the command without playback to the end is \
-                the event error, with code and status if there are any.
+                message, reason, conflicts and, for heartbeats, final. If it does not play to the end, the last event is error, \
+                with code (a kind of error) and, if a server refused something, status.
 
                 EXAMPLE
                   latchkey play --yes https://media.example/movie/master.m3u8
@@ -106,8 +106,13 @@
             } catch let error as ToolError {
                 screen.fail(error.description)
                 throw error
+            } catch let code as ExitCode {
+                screen.fail(Self.noRights, code: "no rights")
+                throw code
             }
         }
+
+        private static let noRights = "there are no rights to play this, and no one can be asked"
 
         /// All that the agent told is shown when this returns or throws.
         private func run(_ configuration: Agent.Configuration, _ screen: PlaybackScreen) async throws {
@@ -177,8 +182,7 @@
         private func mayAcquire(_ screen: PlaybackScreen) -> Bool {
             if yes { return true }
             guard !json, isatty(STDIN_FILENO) == 1 else {
-                complain("there are no rights to play this, and no one can be asked; give --yes")
-                screen.fail("there are no rights to play this, and no one can be asked", code: "no rights")
+                complain(Self.noRights + "; give --yes")
                 return false
             }
             return screen.ask("There are no rights to play this. Acquire a license? [y/N] ")
@@ -190,8 +194,7 @@
             _ agent: Agent, _ events: AsyncStream<AgentEvent>, _ screen: PlaybackScreen,
             _ playing: borrowing Mutex<Player?>
         ) async throws {
-            let player: Player
-            do throws(AgentError) { player = try agent.makePlayer() } catch { throw ToolError(error.description) }
+            let player = try agent.makePlayer()
             guard player.play() else { throw ToolError("GStreamer does not start to play it") }
             // No earlier: it would be stopped while it starts.
             playing.withLock { $0 = player }
@@ -223,9 +226,7 @@
                     do throws(AgentError) {
                         screen.show(.acquired, try await agent.acquireLicense())
                     } catch {
-                        complain(error.description)
-                        screen.fail(error.description, code: error.code.rawValue, status: error.httpStatus)
-                        return .failure(ExitCode(2))
+                        return .failure(error)
                     }
                 case .playbackShouldBeAborted(let reason): return .failure(ToolError(reason))
                 case .stateChanged(.ended): return .success(())
@@ -271,11 +272,19 @@
         private struct State {
             var hasPosition = false
             var problem: String?
+            /// The event that was the last problem, and its HTTP status; nil if the log told of an outage since.
+            var cause: Cause?
+            /// Of the session server, whenever it came.
+            var session: Cause?
             var abortReason: String?
             var hasFailed = false
+            /// The error was shown, and nothing follows it.
+            var isOver = false
             /// The rights were shown: what comes before is for programs alone.
             var hasBegun = false
         }
+
+        private typealias Cause = (code: String, status: Int)
 
         /// A member of an object in JSON.
         private enum Value: Encodable {
@@ -331,16 +340,19 @@
                 problem("invalid-content", "\(url): \(reason)", ["url": .text(url)])
             case .serverError(let url, let status):
                 problem(
-                    "server-error", "HTTP \(status) from \(url)", ["url": .text(url), "status": .number(status)])
-            case .playbackShouldBeAborted(let reason): problem("playback-should-be-aborted", reason)
+                    "server-error", "HTTP \(status) from \(url)", ["url": .text(url), "status": .number(status)],
+                    ("server-error", status))
+            case .playbackShouldBeAborted(let reason):
+                problem("playback-should-be-aborted", reason)
+                state.withLock { $0.hasFailed = true }
             case .playbackWillBeAborted(let reason):
                 state.withLock { $0.abortReason = reason }
                 problem("playback-will-be-aborted", reason)
             case .cacheEdgeReached(_, let reason): problem("cache-edge-reached", reason)
-            case .sessionSetupError(let details): problem("session-setup-error", details)
+            case .sessionSetupError(let details): problem("session-setup-error", details, isCause: true)
             case .sessionHeartbeatError(let details, let isFinal):
-                problem("session-heartbeat-error", details, ["final": .flag(isFinal)])
-            case .sessionTeardownError(let details): problem("session-teardown-error", details)
+                problem("session-heartbeat-error", details, ["final": .flag(isFinal)], isCause: isFinal)
+            case .sessionTeardownError(let details): problem("session-teardown-error", details, isCause: false)
             case .outputStatus(let status):
                 let reasons = status.reasons.joined(separator: "; ")
                 line(
@@ -351,7 +363,13 @@
                 line(["event": .text("state"), "state": .text(new.rawValue)], "state: \(new.rawValue)")
             case .logMessage(let message):
                 guard message.level >= .warning else { return }
-                note(Self.withoutPlace(message.text))
+                // An error follows from what an event has told, unless the network went away since.
+                let isOutage = message.text.hasSuffix("asked for again.")
+                let refusal = AgentError.httpStatus(in: String(message.text.trimmingPrefix("no key: ")))
+                note(
+                    Self.withoutPlace(message.text),
+                    refusal.map { (AgentError.Code.licenseNotAcquired.rawValue, $0) }
+                        ?? (isOutage ? nil : state.withLock { $0.cause }))
                 if !showsLog { showLog(message, time: nil) }
             }
         }
@@ -383,42 +401,63 @@
             return summary + (summary.hasSuffix(".") ? " " : ": ") + rest
         }
 
-        /// Playback does not come to its end. For programs alone: people read standard error.
+        /// Playback does not come to its end, and nothing is shown after this. Without a code, that of the last problem counts.
+        /// For programs alone: people read standard error.
         func fail(_ text: String, code: String? = nil, status: Int? = nil) {
             guard isJSON else { return }
-            var members: [String: Value] = ["event": .text("error"), "text": .text(text)]
-            if let code { members["code"] = .text(code) }
-            if let status { members["status"] = .number(status) }
-            line(members, "")
+            let (session, cause) = state.withLock { state in
+                let abortion = state.abortReason.map { _ in (code: "playback-will-be-aborted", status: 0) }
+                // A lost session aborts playback, and says more.
+                return (state.session, abortion.map { state.session ?? $0 } ?? state.cause)
+            }
+            // The kinds of the agent's errors are words, too.
+            let kind = code ?? cause?.code.replacing("-", with: " ") ?? "playback failed"
+            var members: [String: Value] = ["event": .text("error"), "text": .text(text), "code": .text(kind)]
+            let known = status ?? (code == nil ? cause : session)?.status ?? 0
+            if known > 0 { members["status"] = .number(known) }
+            line(members, "", isLast: true)
         }
 
-        private func problem(_ event: String, _ details: SessionErrorDetails, _ more: [String: Value] = [:]) {
+        private func problem(
+            _ event: String, _ details: SessionErrorDetails, _ more: [String: Value] = [:], isCause: Bool
+        ) {
+            let cause: Cause? = isCause ? (event, details.httpStatus) : nil
+            if isCause { state.withLock { $0.session = cause } }
             let parts = [details.reason, details.message, details.code].filter { !$0.isEmpty }
             var members: [String: Value] = [
                 "status": .number(details.httpStatus), "code": .text(details.code), "message": .text(details.message),
                 "reason": .text(details.reason), "conflicts": .list(details.conflicts),
             ]
             members.merge(more) { $1 }
-            problem(event, (parts + ["HTTP \(details.httpStatus)"]).joined(separator: ", "), members)
+            let text = (parts + ["HTTP \(details.httpStatus)"]).joined(separator: ", ")
+            problem(event, text, members, cause ?? state.withLock { $0.cause })
         }
 
         private func problem(_ event: String, _ text: String, _ more: [String: Value] = [:]) {
-            note(text)
+            problem(event, text, more, (event, 0))
+        }
+
+        private func problem(_ event: String, _ text: String, _ more: [String: Value], _ cause: Cause?) {
+            note(text, cause)
             let members: [String: Value] = ["event": .text(event), "text": .text(text)]
             line(members.merging(more) { $1 }, "\(event.replacing("-", with: " ")): \(text)")
         }
 
-        private func note(_ problem: String) {
+        private func note(_ problem: String, _ cause: Cause?) {
             state.withLock { state in
-                if !state.hasFailed { state.problem = problem }
+                if !state.hasFailed { (state.problem, state.cause) = (problem, cause) }
             }
         }
 
-        private func line(_ members: [String: Value], _ text: String) {
+        private func line(_ members: [String: Value], _ text: String, isLast: Bool = false) {
             if isJSON {
                 let encoder = JSONEncoder()
                 encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
-                if let data = try? encoder.encode(members) { write(String(decoding: data, as: UTF8.self) + "\n") }
+                guard let data = try? encoder.encode(members) else { return }
+                state.withLock { state in
+                    if !state.isOver { write(String(decoding: data, as: UTF8.self) + "\n") }
+                    state.isOver = state.isOver || isLast
+                }
                 return
             }
             let clear = state.withLock { state in

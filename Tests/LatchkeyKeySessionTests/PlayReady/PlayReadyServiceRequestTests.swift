@@ -26,8 +26,9 @@ import Testing
 
     private func send(_ service: Service) async throws(KeyError) -> [UInt8] {
         try await PlayReadyServiceRequest(
-            .acquireLicense, url: "https://licenses.example/r", headers: [], challenge: [], timeout: nil,
-            customData: "anna/4711", transport: service
+            .acquireLicense, url: "https://licenses.example/r?t=q1w2e3",
+            headers: [HTTPHeader(name: "X-User", value: "benno")],
+            challenge: [], timeout: nil, customData: "anna/4711", transport: service
         ).send()
     }
 
@@ -42,5 +43,15 @@ import Testing
         let answer = PlayReadyFault(code: 0x8004_C600, text: "session tok.ab12 may not use anna/4711").serialized
         let body = try await send(Service(status: 500, body: String(decoding: answer, as: UTF8.self)))
         #expect(PlayReadyFault(response: body)?.text == "session […] may not use […]")
+    }
+
+    /// Nor what the address and the fields of the request had, unless it is part of the address to ask next.
+    @Test func aFaultDoesNotRepeatTheAddressAndTheFields() async throws {
+        var fault = PlayReadyFault(code: 0x8004_C600, text: "benno may not use q1w2e3")
+        var body = try await send(Service(status: 500, body: String(decoding: fault.serialized, as: UTF8.self)))
+        #expect(PlayReadyFault(response: body)?.text == "[…] may not use […]")
+        (fault.code, fault.redirectURL) = (PlayReadyFault.redirect, "https://other.example/r?t=q1w2e3")
+        body = try await send(Service(status: 500, body: String(decoding: fault.serialized, as: UTF8.self)))
+        #expect(PlayReadyFault(response: body)?.redirectURL == fault.redirectURL)
     }
 }

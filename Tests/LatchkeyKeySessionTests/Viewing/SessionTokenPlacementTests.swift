@@ -84,5 +84,12 @@ struct SessionTokenPlacementTests {
             }
         }
         #expect(throws: KeyError.self) { try ViewingSettings([:], headers: [HTTPHeader(name: "a", value: "b")]) }
+        for url in ["ftp://s.example/api?key=geheim", "s.example", "https:", "/api"] {
+            let error = #expect(throws: KeyError.self, "\(url)") {
+                try ViewingSettings(["server-url": url], environment: [:])
+            }
+            let text = error?.description ?? ""
+            #expect(text.hasPrefix("invalid configuration: server-url=") && !text.contains("geheim"), "\(text)")
+        }
     }
 }

@@ -201,11 +201,26 @@ struct SessionServiceTests {
         #expect(!adapter.endsWithToken)
     }
 
+    private static let root = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
+        .deletingLastPathComponent().deletingLastPathComponent()
+
+    /// The table of docs/sessions.md has each member of the shipped adapters.
+    @Test(arguments: SessionAdapter.shipped) func theDocumentationHasEachMember(adapter: SessionAdapter) throws {
+        let page = try String(
+            contentsOf: Self.root.appendingPathComponent("gst-plugin/docs/sessions.md"), encoding: .utf8)
+        let members = try #require(JSONSerialization.jsonObject(with: Data(adapter.json)) as? [String: Any])
+        var names = Array(members.keys)
+        for (prefix, member) in [("….", "setup"), ("….", "heartbeat"), ("….", "teardown"), ("answer.", "answer")] {
+            names += try #require(members[member] as? [String: Any], "\(member)").keys.map { prefix + $0 }
+        }
+        for rule in try #require(members["rules"] as? [[String: Any]]) { names += rule.keys.map { "rules.N." + $0 } }
+        let missing = names.filter { !page.contains("`\($0)`") }
+        #expect(names.count > 20 && missing.isEmpty, "\(missing)")
+    }
+
     /// examples/sessions has the shipped adapters as files.
     @Test(arguments: SessionAdapter.shipped) func theExampleFilesAreTheShippedAdapters(adapter: SessionAdapter) throws {
-        let root = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
-            .deletingLastPathComponent().deletingLastPathComponent()
-        let file = try Data(contentsOf: root.appendingPathComponent("examples/sessions/\(adapter.name).json"))
+        let file = try Data(contentsOf: Self.root.appendingPathComponent("examples/sessions/\(adapter.name).json"))
         #expect(try SessionAdapter(json: Array(file), name: adapter.name) == adapter)
     }
 

@@ -138,6 +138,15 @@ struct SessionStateTests {
         #expect(world.state.failure?.kind == .refused)
     }
 
+    @Test(arguments: [5_000, 86_400_000] as [Int64])
+    func theLeastAndTheLongestIntervalAreTaken(interval: Int64) throws {
+        var world = SessionWorld()
+        try world.handle(.start)
+        let grant = SessionGrant(token: SessionToken("t"), interval: interval)
+        try world.handle(.reply(to: try #require(world.underWay), .granted(grant)))
+        #expect(world.isGateOpen && world.state.interval == interval && world.state.failure == nil)
+    }
+
     // MARK: Heartbeats
 
     @Test func beatsAreSpread() throws {

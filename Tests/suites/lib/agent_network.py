@@ -4,6 +4,7 @@ Latchkey's relay. What GStreamer's demuxers make of trouble without it is shown 
 
 import functools
 import os
+import re
 import time
 import urllib.parse
 
@@ -323,12 +324,18 @@ def playlist_missing():
 
 
 def slow_network():
-    """2 Mb/s, and 300 ms before each answer: it plays, and nothing is told."""
+    """2 Mb/s, and 300 ms before each answer: it plays, and nothing is told. The log has the time of each request, the size and
+    the rate."""
     with Presentation() as hls:
         for name, data in hls.files.items():
             hls.origin.files[name] = hls_origin.Paced(data, 250_000, 0.3)
-        run = hls.play().demand(0).states("playing", "ended")
+        run = hls.play("--log").demand(0).states("playing", "ended")
         demand(not run.values("event"), f"events: {run.values('event')}")
+        line = re.escape(hls.url("v_3.ts")) + r": HTTP 200 in (\d+) ms, (\d+) bytes, (\d+) kbit/s$"
+        found = [[int(number) for number in match.groups()] for match in (re.search(line, text) for text in run.values("log"))
+                 if match]
+        demand(found and all(time >= 300 and size == len(hls.files["v_3.ts"]) and rate == size // time * 8
+                             for time, size, rate in found), f"{found} of {line}: {run.values('log')[-8:]}")
 
 
 def outage():

@@ -2,6 +2,7 @@
 """The checks of 35-agent, one function each: what examples/play-protected shows is what the agent does."""
 
 import contextlib
+import functools
 import json
 import os
 import re
@@ -613,7 +614,8 @@ def log_view():
     with World(name=DASH) as world:
         run = play("--yes", "--log", url(world, "stream.mpd")).demand(0)
         lines = run.values("log")
-        for wanted in ("Latchkey 0.", "stream.mpd: HTTP 200", "bytes in", "license acquired in", "keys are there after"):
+        for wanted in ("Latchkey 0.", "stream.mpd: HTTP 200", "bytes in", "license acquired in", "keys are there after",
+                       "stream.mpd: protected, none", "license request: POST "):
             demand(any(wanted in line for line in lines), f"no line has “{wanted}”: {lines[:8]}")
         # Of the commit that was built, if git can name it.
         git = ["git", f"--git-dir={corpus.REPOSITORY}/.git", "log", "-1"]
@@ -632,7 +634,53 @@ def debugged():
         demand(world.asked() >= 1, "no license was acquired")
 
 
+# A service repeats the token of its URL, says a key, and a lot more.
+TOKEN, KEY = "q1w2e3r4t5", "00112233445566778899aabbccddeeff"
+WORDS = f"No subscription for {TOKEN} ({KEY}): " + "please call us, " * 20
+SAID = WORDS.replace(TOKEN, "[…]").replace(KEY, "[…]")
+FAULT = ('<s:Envelope xmlns:s="http://schemas.xmlsoap.org/soap/envelope/"><s:Body><s:Fault><faultcode>s:Client</faultcode>'
+         f"<faultstring>{WORDS}</faultstring><detail><StatusCode>0x8004C600</StatusCode></detail></s:Fault></s:Body></s:Envelope>")
+
+
+def key_server_words(system):
+    """What a key server answers with an error status, as text, JSON or a fault, is in the agent's error and in the command's:
+    200 characters of it, without what the request had and what may be a key. Nothing is of a page, or of another answer."""
+    from reference_server import ReferenceServer
+
+    with contextlib.ExitStack() as stack:
+        folder, origin = stack.enter_context(children.Folder()), stack.enter_context(hls_origin.Origin())
+        service = f"{origin.url}/license?t={TOKEN}"
+        if system == "fairplay":
+            case = corpus.case("hls-ts-sampleaes-skd-aac")
+            server = stack.enter_context(
+                ReferenceServer(case.key_server_file, case.folder, os.path.join(folder.path, "authority")))
+            os.environ["LATCHKEY_CONFIG"] = folder.write("latchkey.conf", server.fairplay_configuration().replace(
+                f"{server.url}/fairplay/license", service))
+            film = f"{server.url}/media/master.m3u8"
+        else:
+            world = stack.enter_context(World(name=DASH))
+            film = url(world, "stream.mpd")
+            if system == "playready":
+                world.configure("", server=service)
+            else:
+                os.environ["LATCHKEY_CONFIG"] = folder.write(
+                    "latchkey.conf", f"[latchkey]\nkey-system=clearkey\nlicense-url={service}\n")
+        agent, command = ("play-protected",), ("latchkey", "play")
+        for status, kind, body, said, programs in (
+                (403, "text/plain", WORDS, SAID, (agent, command)), (500, "text/xml", FAULT, SAID, (agent,)),
+                (400, "application/json", f'["{WORDS}"]', f'["{SAID}"]', (command,)),
+                (403, "text/html", f"<p>{WORDS}</p>", None, (agent,)), (200, "text/plain", WORDS, None, (command,))):
+            origin.files["license"] = hls_origin.Answer(status, body.encode(), Content_Type=kind)
+            for program in programs:
+                run = play("--yes", film, program=program).demand(2)
+                text = "\n".join([*run.lines, run.errors])
+                told = f"“{said[:200]}…”" in text if said else "No subscription" not in text
+                demand(told and TOKEN not in text and KEY not in text, f"{program}, {status} {kind}: {text[-900:]}")
+
+
 ALL = {
+    **{f"key-server-words/{system}": functools.partial(key_server_words, system)
+       for system in ("clearkey", "fairplay", "playready")},
     "dash": dash, "refused": refused, "information": information, "automatic": automatic, "clear-key": clear_key,
     "smooth": smooth, "files": files, "clear": clear, "wrong-keys": wrong_keys, "hls": hls,
     "reset": reset, "sample-list": sample_list, "own-pipeline": own_pipeline,

@@ -499,6 +499,52 @@ def play_json():
         demand({"rights", "acquired"} <= {event["event"] for event in events}, f"{events}")
 
 
+def error_of(run, status):
+    """The code and the HTTP status of the error that the events end with: it is the only one, and the last one."""
+    demand(run.status == status, f"status {run.status}, not {status}: {run.output[-800:]} {run.errors[-300:]}")
+    events = [json.loads(line) for line in run.output.splitlines()]
+    errors = [event for event in events if event["event"] == "error"]
+    demand(len(errors) == 1 and events[-1] is errors[0] and errors[0]["text"], f"{events[-4:]}")
+    return errors[0].get("code"), errors[0].get("status")
+
+
+def demand_error(wanted, status, *arguments):
+    found = error_of(latchkey("play", "--json", *SINKS, *arguments), status)
+    demand(found == wanted, f"{arguments}: {found}, not {wanted}")
+
+
+def play_errors():
+    """What ends the command before anything plays is the last event, with its kind and the HTTP status of a server."""
+    with World(name=DASH) as world:
+        film = url(world, "stream.mpd")
+        page = world.folder.write("page.mpd", "<!DOCTYPE html><title>Log in</title>")
+        demand_error(("no rights", None), 2, film)
+        demand_error(("unreachable", None), 1, "--yes", "http://127.0.0.1:9/a.mpd")
+        demand_error(("server error", 404), 1, "--yes", film.replace("stream", "other"))
+        demand_error(("invalid content", None), 1, "--yes", page)
+        os.environ["LATCHKEY_CONFIG"] = world.folder.write(
+            "clearkey.conf", f"[latchkey]\nkey-system=clearkey\nlicense-url={world.server.url}/clearkey\n")
+        world.server.set_faults({"prefix": "/clearkey", "fault": "status:403"})
+        demand_error(("no license acquired", 403), 2, "--yes", film)
+        keys = world.folder.write("keys.txt", world.case.keys_file)
+        os.environ["LATCHKEY_CONFIG"] = world.folder.write("keys.conf", f"[latchkey]\nkeys-file={keys}\n")
+        said = latchkey("play", "--json", "--video-sink", "nonsense", film)
+        demand(error_of(said, 1) == ("configuration", None), said.output[-300:])
+        demand("video-sink “nonsense”: " in said.errors and "latchkeyguard" not in said.errors, said.errors)
+
+
+def play_errors_later():
+    """The same of what ends playback: a key that does not fit, and a segment that is not there."""
+    with World(name=agent_scenes.MUXED) as world:
+        lines = "".join(f"{kid} {'5a' * 16}\n" for kid in world.case.keys)
+        os.environ["LATCHKEY_CONFIG"] = world.folder.write(
+            "wrong.conf", f"[latchkey]\nkeys-file={world.folder.write('wrong.txt', lines)}\n")
+        demand_error(("playback should be aborted", None), 1, "--yes", url(world, "media.mp4"))
+    missing = agent_scenes.protected(lambda name: hls_origin.Answer(404) if name == "v_3.m4s" else None)
+    with World(name=DASH), hls_origin.Origin(missing) as origin:
+        demand_error(("server error", 404), 1, "--yes", f"{origin.url}/stream.mpd")
+
+
 def play_on_terminal():
     """The position under the lines, and Ctrl-C."""
     with World(name=DASH) as world:
@@ -535,7 +581,8 @@ def sessions():
             demand(refused.status != 0, "a session too many plays")
             setup, *_ = [event for event in events if event["event"] == "session-setup-error"] or [None]
             demand(setup and setup["status"] == 403 and setup["code"] == "1007" and len(setup["conflicts"]) == 1, f"{events}")
-            demand(events[-1]["event"] == "error" and events[-1]["text"], f"{events[-1]}")
+            # No license is asked for without a session.
+            demand(error_of(refused, refused.status) == ("no license acquired", 403), f"{events[-1]}")
             latchkey("session", "end").demand(0, "ended: 0")
             player.kill()
             player.communicate()
@@ -579,6 +626,7 @@ def heartbeat_error():
                             "final": True}, f"{errors[0]}")
             demand("ended by the administrator" in errors[0]["message"], f"{errors[0]}")
             demand(events[-1]["event"] == "error" and "viewing session" in events[-1]["text"], f"{events[-1]}")
+            demand((events[-1].get("code"), events[-1].get("status")) == ("session heartbeat error", 410), f"{events[-1]}")
     finally:
         os.environ.pop("LATCHKEY_CONFIG", None)
 
@@ -728,6 +776,50 @@ def cached_in_use():
         latchkey("cache", "purge", *cache, "--all").demand(0, "nothing is cached")
 
 
+def cached_garbage():
+    """What is no media is not complete, and ends with a status of its own."""
+    def box(kind, content=b""):
+        return struct.pack(">I4s", len(content) + 8, kind) + content
+
+    without_configuration()
+    garbage = {"bytes.mp4": bytes(range(256)) * 40, "page.mp4": b"<!DOCTYPE html><title>Log in</title>",
+               "empty.mp4": box(b"ftyp", b"isom") + box(b"mdat", bytes(9000)) + box(b"moov")}
+    with children.Folder() as folder, hls_origin.Origin(garbage) as origin:
+        cache = ("--cache", os.path.join(folder.path, "cache"))
+        for name in garbage:
+            said = latchkey("cache", "add", *cache, f"{origin.url}/{name}").demand(4, "invalid content", name)
+            demand("complete" not in said.output, said.output)
+        items = latchkey("cache", "list", "--json", *cache).demand(0).json
+        demand(not any(item["status"] == "complete" or item["isReadyToPlay"] for item in items), f"{items}")
+
+
+def cached_key():
+    """The secret that keys in the cache are sealed with is gone: what lists and what plays says which key is missing, and what
+    to do. That helps."""
+    case = corpus.case("hls-ts-aes128-shaka")
+    with children.Folder() as folder, hls_origin.Origin() as origin:
+        for name in os.listdir(case.folder):
+            if os.path.isfile(case.path(name)):
+                with open(case.path(name), "rb") as file:
+                    origin.files[name] = file.read()
+        name, = [name for name, data in origin.files.items() if len(data) == 16]
+        key, refusal = origin.files[name], hls_origin.Answer(403)
+        without_configuration()
+        film, cache = f"{origin.url}/master.m3u8", ("--cache", os.path.join(folder.path, "cache"))
+        latchkey("cache", "add", *cache, film).demand(0, "complete: ")
+        os.remove(os.path.join(folder.path, "cache", ".device-secret"))
+        told = f"the key {origin.url}/{name} is not in the cache", "the next download asks for what is missing"
+        latchkey("cache", "list", *cache).demand(0, *told)
+        origin.files[name] = refusal
+        played = latchkey("play", "--json", "--yes", *cache, *SINKS, film)
+        demand(all(text in played.output for text in told), played.output[-800:])
+        demand(error_of(played, 1) == ("no license acquired", 403), played.output[-300:])
+        origin.files[name] = key
+        latchkey("cache", "add", *cache, film).demand(0, "complete: ")
+        origin.files[name] = refusal
+        latchkey("play", "--yes", *cache, *SINKS, film).demand(0, "state: ended")
+
+
 # The service of examples/systemd
 
 
@@ -813,7 +905,8 @@ ALL = {
     "inspect/json": inspect_json, "inspect/keys-file": inspect_keys_file, "inspect/hls": inspect_hls,
     "inspect/screens": screens, "wrong-inputs": wrong_inputs, "preloaded": preloaded, "acquire/stored": acquire,
     "acquire/one-playback": acquire_for_one_playback, "acquire/nothing": acquire_nothing, "play/asks": play_asks,
-    "play/json": play_json, "play/rotation": play_rotation, "play/key-formats": play_key_formats,
+    "play/json": play_json, "play/errors": play_errors, "play/errors-later": play_errors_later,
+    "play/rotation": play_rotation, "play/key-formats": play_key_formats,
     "play/outage": play_outage, "play/log": play_log, "play/audio": play_audio,
     "play/audio-dash": lambda: play_audio_of("dash"), "play/audio-hls": lambda: play_audio_of("hls"),
     "play/audio-file": lambda: play_audio_of("mp4"), "play/terminal": play_on_terminal,
@@ -821,6 +914,7 @@ ALL = {
     "heartbeat-error": heartbeat_error, "terminated/session": terminated, "terminated/hang-up": hung_up,
     "terminated/early": terminated_early, "cache": cached,
     "cache-license": cached_with_license, "cache-folder": cached_elsewhere, "cache-audio": cached_audio,
-    "cache-audio-tracks": cached_audio_tracks, "cache-in-use": cached_in_use,
+    "cache-audio-tracks": cached_audio_tracks, "cache-in-use": cached_in_use, "cache-key": cached_key,
+    "cache-garbage": cached_garbage,
     "service/unit": unit, "service/confined": confined, "exits": exits,
 }

@@ -632,7 +632,6 @@ class Application:
     def play(self, where):
         """The error, or None where every picture is right. `where(uri)` gives the key server's URL and the identifier."""
         import c_loader
-        import pipelines
 
         def answer(request):
             demand(request.key_system == "fairplay", f"key system {request.key_system}")
@@ -642,11 +641,18 @@ class Application:
             request.finish_with_license(self.fetch(target, spc))
 
         with c_loader.Loader(answer) as loader:
-            watched = pipelines.Player(f"{self.server.url}/media/master.m3u8")
-            watched.play()
-            error = watched.until_end(40)
-            watched.stop()
+            error = self._watch()
         demand(loader.requests, "the loader was not asked")
+        return error
+
+    def _watch(self):
+        """The error, or None where every picture is right."""
+        import pipelines
+
+        watched = pipelines.Player(f"{self.server.url}/media/master.m3u8")
+        watched.play()
+        error = watched.until_end(40)
+        watched.stop()
         if error is not None:
             return str(error)
         expected = next(track for track in self.case.tracks if track.kind == "video").frames
@@ -656,12 +662,7 @@ class Application:
 
     def plays_by_itself(self):
         """By the configuration alone."""
-        import pipelines
-
-        watched = pipelines.Player(f"{self.server.url}/media/master.m3u8")
-        watched.play()
-        error = watched.until_end(40)
-        watched.stop()
+        error = self._watch()
         demand(error is None, f"without a loader: {error}")
 
     def plays(self, where):

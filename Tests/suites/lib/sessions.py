@@ -613,6 +613,11 @@ def bad_settings():
             player = scene.player("file")
             player.play()
             ends(player, words)
+    with Scene(count=1) as scene:
+        scene.configure(url="ftp://127.0.0.1/")
+        player = scene.player("file")
+        player.play()
+        ends(player, "server-url=ftp://127.0.0.1/ is no http or https URL")
 
 
 ALL = {

@@ -228,7 +228,8 @@ const char *latchkey_agent_error_get_message (LatchkeyAgentError *error);
  * latchkey_agent_error_get_http_status:
  * @error: an error
  *
- * Returns: the status of the content's server, for %LATCHKEY_AGENT_ERROR_SERVER_ERROR; else 0
+ * Returns: the status of the content's server, for %LATCHKEY_AGENT_ERROR_SERVER_ERROR, or that by which a license service
+ * refuses, for %LATCHKEY_AGENT_ERROR_LICENSE_NOT_ACQUIRED; else 0
  */
 int latchkey_agent_error_get_http_status (LatchkeyAgentError *error);
 

@@ -251,7 +251,7 @@ extension AgentCore {
             for (name, sink) in [
                 ("video-sink", configuration.videoSink), ("audio-sink", configuration.audioSink),
             ] {
-                let bin = try Pipeline.bin("latchkeyguard name=latchkey-guard ! \(sink)")
+                let bin = try Pipeline.bin(sink, behind: "latchkeyguard name=latchkey-guard ! ", of: name)
                 element.setElement(name, bin)
                 if let guardElement = Pipeline.element("latchkey-guard", in: bin) {
                     guardElement.pointer.setProperty("outputs", .string(configuration.outputs))

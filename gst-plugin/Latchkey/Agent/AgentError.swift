@@ -32,7 +32,7 @@ public struct AgentError: Error, Hashable, Sendable {
     public let code: Code
     /// What it is about, in words.
     public let reason: String
-    /// Of the content's server, for `serverError`.
+    /// Of the content's server, for `serverError`; of the license service, for `licenseNotAcquired`, where it refused by one.
     public let httpStatus: Int?
     /// Why there is no license, for `licenseNotAcquired`.
     public let keyError: KeyError?
@@ -57,9 +57,18 @@ public struct AgentError: Error, Hashable, Sendable {
     static func unsupportedContent(_ reason: String, at url: String) -> AgentError {
         AgentError(.unsupportedContent, "\(HTTPRequest(url: url).printableURL): \(reason)")
     }
+    /// What the text of a `KeyError` has of an HTTP status; nil unless a server refused the key by one.
+    package static func httpStatus(in text: String) -> Int? {
+        guard text.hasPrefix(KeyError.serverStatus("").shortDescription), let place = text.firstRange(of: " status ")
+        else { return nil }
+        // The first one is no word of the server's: behind its URL, which has no space.
+        let rest = text[place.upperBound...]
+        return Int(rest.prefix { $0.isNumber })
+    }
     static let notProtected = AgentError(.notProtected, "the content needs no license")
     static func licenseNotAcquired(_ error: KeyError) -> AgentError {
-        AgentError(.licenseNotAcquired, error.description, keyError: error)
+        AgentError(
+            .licenseNotAcquired, error.description, httpStatus: httpStatus(in: error.description), keyError: error)
     }
     static func configuration(_ reason: String) -> AgentError {
         // The kind of a key error says the same.
