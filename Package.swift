@@ -379,7 +379,9 @@ if withGStreamer {
             path: "gst-plugin/Tests/ElementTestSupport"),
         .testTarget(
             name: "LatchkeyElementKitTests",
-            dependencies: ["LatchkeyElementKit", "CLatchkeyGStreamer", "LatchkeyElementTestSupport"],
+            dependencies: [
+                "LatchkeyElementKit", "CLatchkeyGStreamer", "LatchkeyElementTestSupport", "LatchkeyTestSupport",
+            ],
             path: "gst-plugin/Tests/ElementKitTests"),
         .testTarget(
             name: "LatchkeyElementsTests",

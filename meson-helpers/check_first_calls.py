@@ -3,9 +3,9 @@
 """Checks that each public function of the modules with GStreamer is the first call of a process in a test.
 
 An application calls the library in any order, before or after it starts GStreamer. So the suites FirstCallTests call each
-entry in a process of its own. An entry is a public function, initializer or static property. In ElementKit and Elements,
-whose functions work on objects of GStreamer, only what takes no such object is an entry: the rest needs a call of one
-before. Modules below Sources do not use GStreamer (check_imports.py).
+entry in a process of its own. An entry is a public function, initializer, static property or property of a class. In
+ElementKit and Elements, whose functions work on objects of GStreamer, only what takes no such object is an entry: the rest
+needs a call of one before. Modules below Sources do not use GStreamer (check_imports.py).
 
 A call counts for a function of its name, with its labels, of its type: `Agent.licenses(` for a static one, `agent.close(` for
 one of an object, which has to be called as its type is.
@@ -22,6 +22,7 @@ MODULES = {
 }
 TYPE = re.compile(r"\b(?:class|struct|enum|actor|protocol|extension) ([\w.]+)[^{}]*\{")
 MODIFIERS = r"(?:@\w+ )*public (?P<modifiers>(?:static |final |convenience |override |mutating |borrowing |consuming )*)"
+CLASS = re.compile(r"\bpublic (?:final )?(?:class|actor) (\w+)")
 FUNCTION = re.compile(rf"{MODIFIERS}(?:func (?P<name>\w+)|(?P<init>init)[?!]?)(?:<[^>]*>)?\s*\(")
 PROPERTY = re.compile(rf"{MODIFIERS}(?:var|let) (?P<name>\w+)")
 OBJECTS = re.compile(r"Pointer\b|\b(?:Caps|Buffer|Event|Message|Context|ElementReference|PadReference|PadTemplate)\b")
@@ -106,11 +107,13 @@ class Entry:
 
 def entries(folder, only_without_objects):
     """The entries of a module."""
+    texts = []
     for path in sorted(os.path.join(root, name) for root, _, names in os.walk(folder) for name in names):
-        if not path.endswith(".swift"):
-            continue
-        with open(path, encoding="utf-8") as file:
-            text = code(file.read())
+        if path.endswith(".swift"):
+            with open(path, encoding="utf-8") as file:
+                texts.append(code(file.read()))
+    classes = set() if only_without_objects else {name for text in texts for name in CLASS.findall(text)}
+    for text in texts:
         types = [(found.end() - 1, closing(text, found.end() - 1), found[1]) for found in TYPE.finditer(text)]
 
         def type_at(place):
@@ -122,8 +125,9 @@ def entries(folder, only_without_objects):
             if not only_without_objects or is_free and not OBJECTS.search(given):
                 yield Entry(type_at(found.start()), found["init"] or found["name"], parts(given), bool(is_free))
         for found in PROPERTY.finditer(text):
-            if "static" in found["modifiers"]:
-                yield Entry(type_at(found.start()), found["name"], None, True)
+            is_static, type_ = "static" in found["modifiers"], type_at(found.start())
+            if is_static or type_ in classes:
+                yield Entry(type_, found["name"], None, is_static)
 
 
 def missing(repository):

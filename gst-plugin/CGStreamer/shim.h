@@ -55,6 +55,8 @@ static inline gboolean ek_pad_needs_reconfigure(const GstPad *pad) { return GST_
 static inline GType ek_type_none(void) { return G_TYPE_NONE; }
 static inline GType ek_type_structure(void) { return GST_TYPE_STRUCTURE; }
 static inline GType ek_type_buffer(void) { return GST_TYPE_BUFFER; }
+static inline void ek_object_lock(void *object) { GST_OBJECT_LOCK(object); }
+static inline void ek_object_unlock(void *object) { GST_OBJECT_UNLOCK(object); }
 static inline GType ek_object_type(void *object) { return G_OBJECT_TYPE(object); }
 static inline void *ek_object_class(void *object) { return G_OBJECT_GET_CLASS(object); }
 static inline gboolean ek_value_holds(const GValue *value, GType type) { return G_VALUE_HOLDS(value, type); }

@@ -14,6 +14,7 @@ import corpus
 import exit_scenes
 from agent_scenes import DASH, MP4, PACED, PIFF, SMOOTH, events, url
 from playready_world import World, Wrong, demand
+from report import IS_EVERYWHERE
 
 PROGRAMS = {
     "c": ("player-example",),
@@ -130,6 +131,16 @@ def exits_after_null(language):
         exit_scenes.after_null(system, language, 20, 17)
 
 
+def exits_in_a_load(_language):
+    exit_scenes.in_a_load(20, 18)
+
+
+def exits_with_a_destructor(_language):
+    """A library's destructor waits for a thread that loads plug-ins: what keeps that thread from it ends by itself."""
+    done = children.run(["exit-load-program", "10000", "join"], 20, children.with_stack(dict(os.environ)))
+    demand(done.ending == f"status {exit_scenes.STATUS}", f"{done.ending}: {exit_scenes.crash(done.errors)}")
+
+
 # The module for Python by itself: what a delegate may do, and when a program ends early
 
 
@@ -153,8 +164,12 @@ def module():
     return latchkey
 
 
+CALL_ORDERS = 20 if IS_EVERYWHERE else 3
+
+
 def first_calls(_language):
-    """Each entry of the modules is the first that a process calls, before GStreamer is started."""
+    """Each entry of the modules is the first that a process calls, before GStreamer is started. Then all of them, in one
+    process for each of some orders."""
     module()
     import first_call
 
@@ -162,11 +177,12 @@ def first_calls(_language):
     demand(called == first_call.entries(), f"not called, or not there: {sorted(called ^ first_call.entries())}")
 
     def call(name):
-        done = children.run(["/usr/bin/python3", first_call.__file__, name], 30, children.with_stack(dict(os.environ)))
+        done = children.run(["/usr/bin/python3", first_call.__file__, name], 60, children.with_stack(dict(os.environ)))
         demand(done.ending is None, f"{name}: {done.ending}: {exit_scenes.crash(done.errors)}")
 
     # Most of the time of one, it is loaded.
-    children.in_parallel([lambda name=name: call(name) for name in first_call.CALLS], workers=4)
+    names = [*first_call.CALLS, *(str(seed) for seed in range(1, CALL_ORDERS + 1))]
+    children.in_parallel([lambda name=name: call(name) for name in names], workers=4)
 
 
 def delegate(_language):
@@ -426,6 +442,8 @@ ALL = {
     "session-lost": session_lost, "dash": dash, "hls": hls, "mp4": mp4, "smooth": smooth, "piff": piff,
     "refused": refused, "exits": exits, "exits-in-playback": exits_in_playback,
 }
+# For C alone.
+C = {"exits-in-a-load": exits_in_a_load, "exits-with-a-destructor": exits_with_a_destructor}
 # They take long, and run with --everywhere.
 LONG = {"exits-after-null": exits_after_null}
 # Of the module for Python alone.

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: MPL-2.0
 """A program whose first call of Latchkey is one entry of the modules for Python: first_call.py ENTRY. It starts GStreamer
-only if the entry takes an object of GStreamer. Run by 38-embedding."""
+only if the entry takes an object of GStreamer. With a number in place of the entry, it calls all, in the order of that seed.
+Run by 38-embedding."""
 
 import base64
 import inspect
 import os
+import random
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "..", "examples"))
@@ -36,6 +38,12 @@ def answered(_call):
     latchkey.wait(1)
 
 
+def listen(source):
+    """Closed at once, so that no later `wait` is for its listener."""
+    source.add_listener(heard)
+    source.close()
+
+
 def set_picture():
     agent().set_hdmi_alternative_image(PNG)
     agent().set_hdmi_alternative_image(None)
@@ -57,13 +65,13 @@ def attach():
 CALLS = {
     "latchkey.register_elements": latchkey.register_elements,
     "latchkey.cancel": lambda: latchkey.cancel(1),
-    "latchkey.wait": latchkey.wait,
+    "latchkey.wait": lambda: latchkey.wait(1),
     "latchkey.reset_licenses": lambda: answered(latchkey.reset_licenses(heard, CONFIGURATION)),
     "latchkey.Agent": agent,
     "latchkey.Agent.close": lambda: agent().close(),
     "latchkey.Agent.content_info": lambda: answered(agent().content_info(heard)),
     "latchkey.Agent.acquire_license": lambda: answered(agent().acquire_license(heard)),
-    "latchkey.Agent.add_listener": lambda: agent().add_listener(heard),
+    "latchkey.Agent.add_listener": lambda: listen(agent()),
     "latchkey.Agent.remove_listener": lambda: agent().remove_listener(1),
     "latchkey.Agent.set_custom_challenge_data": lambda: agent().set_custom_challenge_data("<a/>"),
     "latchkey.Agent.set_hdmi_mode": lambda: agent().set_hdmi_mode("alternative"),
@@ -82,7 +90,7 @@ CALLS = {
     "latchkey_cache.CachedContent.purge": lambda: content().purge(),
     "latchkey_cache.CachedContent.refresh": lambda: content().refresh(),
     "latchkey_cache.CachedContent.progress": lambda: content().progress,
-    "latchkey_cache.CachedContent.add_listener": lambda: content().add_listener(heard),
+    "latchkey_cache.CachedContent.add_listener": lambda: listen(content()),
     "latchkey_cache.CachedContent.remove_listener": lambda: content().remove_listener(1),
     "latchkey_records.licenses": lambda: answered(latchkey_records.licenses(heard, CONFIGURATION)),
     "latchkey_records.remove_license": lambda: answered(
@@ -109,4 +117,9 @@ def entries():
 
 
 if __name__ == "__main__":
-    CALLS[sys.argv[1]]()
+    if sys.argv[1].isdigit():
+        for name in random.Random(int(sys.argv[1])).sample(sorted(CALLS), len(CALLS)):
+            print(name, file=sys.stderr, flush=True)
+            CALLS[name]()
+    else:
+        CALLS[sys.argv[1]]()

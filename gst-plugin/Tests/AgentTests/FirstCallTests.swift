@@ -10,135 +10,174 @@ import LatchkeyKeySession
 import LatchkeyLogging
 import LatchkeyOutputs
 import LatchkeyProtection
+import LatchkeyTestSupport
 import Logging
 import Testing
 
-/// Each entry is the first that a process calls: nothing has started GStreamer. Each test is a process of its own.
+/// Each entry is the first that a process calls: nothing has started GStreamer. Then all are called in one process, in some
+/// orders.
 @Suite struct FirstCallTests {
-    @Test func aPictureInThePlaceOfTheVideo() async {
-        await #expect(processExitsWith: .success) {
+    @Test(arguments: calls.names) func first(name: String) async {
+        await #expect(processExitsWith: .success) { [name] in try await Self.calls.call(name) }
+    }
+
+    @Test(arguments: UInt64(1)...5) func anyOrder(seed: UInt64) async {
+        await #expect(processExitsWith: .success) { [seed] in
+            // The first call that needs the cache decides where that is.
+            try await Self.withOwnCache { try await Self.calls.callAll(seed: seed) }
+        }
+    }
+
+    private static let calls = FirstCalls([
+        "aPictureInThePlaceOfTheVideo": aPictureInThePlaceOfTheVideo, "aPNGFile": aPNGFile,
+        "settingsOfAnAgent": settingsOfAnAgent, "whereTheApplicationIs": whereTheApplicationIs, "theEnd": theEnd,
+        "aPlayer": aPlayer, "inspection": inspection, "records": records, "cachedContent": cachedContent,
+        "theLibrary": theLibrary, "theLog": theLog, "whatElementsAreMadeOf": whatElementsAreMadeOf,
+        "secureDecryptors": secureDecryptors, "settingsOfPipelines": settingsOfPipelines,
+    ])
+
+    private static let aPictureInThePlaceOfTheVideo: [FirstCalls.Call] = [
+        {
             // A white picture of one pixel.
             let image = Array("P6 1 1 255\n".utf8) + [255, 255, 255]
             func set(_ agent: Agent) { try? agent.setHDMIAlternativeImage(image) }
             set(Self.agent())
             #expect(throws: AgentError.self) { try Self.agent().setHDMIAlternativeImage([1, 2, 3]) }
             try Self.agent().setHDMIAlternativeImage(nil)
-        }
-        await #expect(processExitsWith: .success) {
+        },
+        {
             #expect(throws: AgentError.self) { try Self.agent().setHDMIAlternativeImage(file: "/nowhere.png") }
-        }
-    }
+        },
+    ]
 
-    @Test func aPNGFile() async {
-        await #expect(processExitsWith: .success) {
+    private static let aPNGFile: [FirstCalls.Call] = [
+        {
             let pixel =
                 "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg=="
             try Self.agent().setHDMIAlternativeImage(Array(try #require(Data(base64Encoded: pixel))))
         }
-    }
+    ]
 
-    @Test func settingsOfAnAgent() async {
-        await #expect(processExitsWith: .success) {
-            let agent = Self.agent()
-            agent.hdmiMode = .alternative
-            agent.selectedAudioTrack = "english"
-            agent.customLicenseChallengeData = "<a/>"
-            #expect(agent.state == .initialized && agent.type == .dash)
-            _ = (agent.states, agent.events, agent.hdmiMode, agent.selectedAudioTrack, agent.contentURL)
-        }
-    }
+    private static let settingsOfAnAgent: [FirstCalls.Call] = [
+        { Self.agent().hdmiMode = .alternative },
+        { Self.agent().selectedAudioTrack = "english" },
+        { Self.agent().customLicenseChallengeData = "<a/>" },
+        { #expect(Self.agent().state == .initialized) },
+        { #expect(Self.agent().type == .dash) },
+        { #expect(!Self.agent().contentURL.isEmpty) },
+        { _ = Self.agent().states },
+        { _ = Self.agent().events },
+    ]
 
-    @Test func whereTheApplicationIs() async {
-        await #expect(processExitsWith: .success) { Self.agent().background() }
-        await #expect(processExitsWith: .success) { Self.agent().foreground() }
-        await #expect(processExitsWith: .success) { Self.agent().pictureInPicture() }
-        await #expect(processExitsWith: .success) { await Self.agent().suspend() }
-        await #expect(processExitsWith: .success) { Self.agent().resume() }
-        await #expect(processExitsWith: .success) { withExtendedLifetime(SleepWatch { _ in }) {} }
-    }
+    private static let whereTheApplicationIs: [FirstCalls.Call] = [
+        { Self.agent().background() },
+        { Self.agent().foreground() },
+        { Self.agent().pictureInPicture() },
+        { await Self.agent().suspend() },
+        { Self.agent().resume() },
+        { withExtendedLifetime(SleepWatch { _ in }) {} },
+    ]
 
-    @Test func theEnd() async {
-        await #expect(processExitsWith: .success) {
+    private static let theEnd: [FirstCalls.Call] = [
+        {
             let agent = Self.agent()
             let events = agent.events
             agent.close()
             for await event in events { Issue.record("\(event)") }
         }
-    }
+    ]
 
-    @Test func aPlayer() async {
-        await #expect(processExitsWith: .success) {
+    private static let aPlayer: [FirstCalls.Call] = [
+        {
             let agent = Self.agent()
             let player = try agent.makePlayer()
             #expect(player.pause())
             player.stop()
             withExtendedLifetime(agent) {}
-        }
-        await #expect(processExitsWith: .success) {
+        },
+        {
             let agent = Self.agent()
             let player = try agent.makePlayer()
             #expect(!player.seek(to: 0))
             withExtendedLifetime(agent) {}
-        }
-        await #expect(processExitsWith: .success) {
+        },
+        {
             let agent = Self.agent()
             let player = try agent.makePlayer()
             _ = player.nextMessage(waiting: 0)
             withExtendedLifetime(agent) {}
-        }
-        await #expect(processExitsWith: .success) {
+        },
+        {
+            let agent = Self.agent()
+            let player = try agent.makePlayer()
+            _ = player.position
+            withExtendedLifetime(agent) {}
+        },
+        {
+            let agent = Self.agent()
+            let player = try agent.makePlayer()
+            _ = player.duration
+            withExtendedLifetime(agent) {}
+        },
+        {
+            let agent = Self.agent()
+            let player = try agent.makePlayer()
+            _ = player.element
+            withExtendedLifetime(agent) {}
+        },
+        {
             let agent = Self.agent()
             let player = try agent.makePlayer()
             let element = player.giveAway()
             gst_object_unref(element)
             withExtendedLifetime(agent) {}
-        }
-        await #expect(processExitsWith: .success) {
+        },
+        {
             let agent = Self.agent()
             let player = try agent.attach(pipeline: "fakesrc num-buffers=1 ! fakesink")
             #expect(player.play())
             withExtendedLifetime(agent) {}
-        }
-        await #expect(processExitsWith: .success) {
+        },
+        {
             let element = try #require(
                 { () -> UnsafeMutablePointer<GstElement>? in
                     #expect(Latchkey.registerElements())
                     return gst_element_factory_make("latchkeyguard", nil)
                 }())
             try Self.agent().attach(to: element)
-        }
-    }
+        },
+    ]
 
-    @Test func content() async {
-        await #expect(processExitsWith: .success) { #expect(ContentType(url: "http://127.0.0.1:9/a.mpd") == .dash) }
-        await #expect(processExitsWith: .success) {
+    private static let inspection: [FirstCalls.Call] = [
+        { #expect(ContentType(url: "http://127.0.0.1:9/a.mpd") == .dash) },
+        {
             await #expect(throws: AgentError.self) { try await Self.agent().contentInfo() }
-        }
-        await #expect(processExitsWith: .success) {
+        },
+        {
             await #expect(throws: AgentError.self) { try await Self.agent().acquireLicense() }
-        }
-    }
+        },
+    ]
 
-    @Test func records() async {
-        await #expect(processExitsWith: .success) { _ = try? await Agent.licenses(configurationFile: "/dev/null") }
-        await #expect(processExitsWith: .success) {
+    private static let records: [FirstCalls.Call] = [
+        { _ = try? await Agent.licenses(configurationFile: "/dev/null") },
+        {
             let id = try #require(RecordID([UInt8](repeating: 1, count: RecordID.size)))
             _ = try? await Agent.removeLicense(id, configurationFile: "/dev/null")
-        }
-        await #expect(processExitsWith: .success) { _ = try? await Agent.resetLicenses(configurationFile: "/dev/null") }
-        await #expect(processExitsWith: .success) {
+        },
+        { _ = try? await Agent.resetLicenses(configurationFile: "/dev/null") },
+        {
             _ = try? await Agent.viewingSessions(configurationFile: "/dev/null")
-        }
-        await #expect(processExitsWith: .success) {
+        },
+        {
             _ = try? await Agent.endLeftOverViewingSessions(configurationFile: "/dev/null")
-        }
-    }
+        },
+    ]
 
-    @Test func cachedContent() async {
-        await #expect(processExitsWith: .success) {
+    private static let cachedContent: [FirstCalls.Call] = [
+        {
             try await Self.withOwnCache { _ = try? await CachedContent.allItems(in: nil) }
-        }
-        await #expect(processExitsWith: .success) {
+        },
+        {
             try await Self.withOwnCache {
                 let content = try Self.content()
                 content.start()
@@ -146,82 +185,90 @@ import Testing
                 _ = (content.contentURL, content.type)
                 _ = await content.refresh()
             }
-        }
-        await #expect(processExitsWith: .success) { try await Self.withOwnCache { try Self.content().resume() } }
-        await #expect(processExitsWith: .success) { try await Self.withOwnCache { try Self.content().purge() } }
-        await #expect(processExitsWith: .success) {
+        },
+        { try await Self.withOwnCache { try Self.content().resume() } },
+        { try await Self.withOwnCache { _ = try Self.content().progress } },
+        { try await Self.withOwnCache { _ = try Self.content().totalDuration } },
+        { try await Self.withOwnCache { _ = try Self.content().cachedDuration } },
+        { try await Self.withOwnCache { _ = try Self.content().status } },
+        { try await Self.withOwnCache { _ = try Self.content().isReadyToPlay } },
+        { try await Self.withOwnCache { _ = try Self.content().updates } },
+        { try await Self.withOwnCache { try Self.content().purge() } },
+        {
             try await Self.withOwnCache { try await Self.content().purgeAndWait() }
-        }
-    }
+        },
+    ]
 
-    @Test func theLibrary() async {
-        await #expect(processExitsWith: .success) { #expect(Latchkey.registerElements()) }
-        await #expect(processExitsWith: .success) { #expect(Latchkey.registerElements(with: nil)) }
-        await #expect(processExitsWith: .success) { #expect(!Latchkey.version.isEmpty) }
-        await #expect(processExitsWith: .success) { _ = try? Latchkey.settings() }
-        await #expect(processExitsWith: .success) { Latchkey.register(Self.Loader()) }
-        await #expect(processExitsWith: .success) { Latchkey.register(Self.Decryptor()) }
-        await #expect(processExitsWith: .success) {
+    private static let theLibrary: [FirstCalls.Call] = [
+        { #expect(Latchkey.registerElements()) },
+        { #expect(Latchkey.registerElements(with: nil)) },
+        { #expect(!Latchkey.version.isEmpty) },
+        { _ = try? Latchkey.settings() },
+        { Latchkey.register(Self.Loader()) },
+        { Latchkey.register(Self.Decryptor()) },
+        {
             let bin = try Pipeline.bin("identity")
             gst_object_ref_sink(bin)
             Latchkey.attach(KeySession(), to: bin)
             gst_object_unref(bin)
-        }
-        await #expect(processExitsWith: .success) {
+        },
+        {
             let session = KeySession()
             session.addLoader(Self.Loader())
             session.close(.sessionClosed("the test is over"))
-        }
-    }
+        },
+    ]
 
-    @Test func theLog() async {
-        await #expect(processExitsWith: .success) { withExtendedLifetime(AgentLog.watch { _ in }) {} }
-        await #expect(processExitsWith: .success) { #expect(AgentLogMessage(.error, "a line").level == .error) }
-        await #expect(processExitsWith: .success) {
+    private static let theLog: [FirstCalls.Call] = [
+        { withExtendedLifetime(AgentLog.watch { _ in }) {} },
+        { #expect(AgentLogMessage(.error, "a line").level == .error) },
+        {
             withExtendedLifetime(AgentLog.forward(to: Logger(label: "first"))) {}
-        }
-        await #expect(processExitsWith: .success) { #expect(Logger.Level(.error) == .error) }
-    }
+        },
+        { #expect(Logger.Level(.error) == .error) },
+    ]
 
-    @Test func whatElementsAreMadeOf() async {
-        await #expect(processExitsWith: .success) { #expect(!DecryptorFactory.all.isEmpty) }
-        await #expect(processExitsWith: .success) { #expect(!AdaptiveDemuxerFactory.all.isEmpty) }
-        await #expect(processExitsWith: .success) { #expect(AdaptiveDemuxerFactory.types[0].register()) }
-        await #expect(processExitsWith: .success) { #expect(DecryptorFactory.isoMediaType.register()) }
-        await #expect(processExitsWith: .success) { #expect(DecryptorFactory.isoMediaFirstType.register()) }
-        await #expect(processExitsWith: .success) { #expect(DecryptorFactory.webMType.register()) }
-        await #expect(processExitsWith: .success) { #expect(!DecryptorFactory.types.isEmpty) }
-        await #expect(processExitsWith: .success) {
+    private static let whatElementsAreMadeOf: [FirstCalls.Call] = [
+        { #expect(!DecryptorFactory.all.isEmpty) },
+        { #expect(!AdaptiveDemuxerFactory.all.isEmpty) },
+        { #expect(AdaptiveDemuxerFactory.types[0].register()) },
+        { #expect(DecryptorFactory.isoMediaType.register()) },
+        { #expect(DecryptorFactory.isoMediaFirstType.register()) },
+        { #expect(DecryptorFactory.webMType.register()) },
+        { #expect(!DecryptorFactory.types.isEmpty) },
+        {
             for description in [
                 DecryptorFactory.fairPlay, DecryptorFactory.playReady, DecryptorFactory.clearKey,
                 DecryptorFactory.anySystem, DecryptorFactory.transportStream, DecryptorFactory.isoMedia,
                 DecryptorFactory.webM, GuardFactory.outputGuard,
             ] { #expect(ElementType.register(description)) }
-        }
-    }
+        },
+    ]
 
-    @Test func secureDecryptors() async {
-        await #expect(processExitsWith: .success) {
+    private static let secureDecryptors: [FirstCalls.Call] = [
+        {
             let decryptor = Self.Decryptor()
             SecureDecryptors.register(decryptor)
             #expect(SecureDecryptors.unregister(decryptor))
-        }
-        await #expect(processExitsWith: .success) { #expect(!SecureDecryptors.unregister(Self.Decryptor())) }
-        await #expect(processExitsWith: .success) {
+        },
+        { #expect(!SecureDecryptors.unregister(Self.Decryptor())) },
+        {
             let stream = SecureStream(mediaType: "video/x-h264", caps: "video/x-h264")
             #expect(throws: SecureDecryptionError.self) { try Self.Decryptor().makeStreamDecryptor(for: stream) }
-        }
-        await #expect(processExitsWith: .success) { #expect(SecureDecryptionError("a").description == "a") }
-    }
+        },
+        { #expect(SecureDecryptionError("a").description == "a") },
+    ]
 
-    @Test func settingsOfPipelines() async {
-        await #expect(processExitsWith: .success) { _ = try? PipelineSession.settings() }
-        await #expect(processExitsWith: .success) { _ = try PipelineSession.settings(file: "/dev/null") }
-    }
+    private static let settingsOfPipelines: [FirstCalls.Call] = [
+        { _ = try? PipelineSession.settings() },
+        { _ = try PipelineSession.settings(file: "/dev/null") },
+    ]
+
+    private static let folder = FileManager.default.temporaryDirectory.appendingPathComponent("first-call-\(UUID())")
 
     /// With a folder of its own in the place of the user's cache: what another process has open there is not purged.
     private static func withOwnCache(_ body: () async throws -> Void) async throws {
-        let folder = FileManager.default.temporaryDirectory.appendingPathComponent("first-call-\(getpid())")
+        if getenv("XDG_DATA_HOME").map({ String(cString: $0) }) == folder.path { return try await body() }
         setenv("XDG_DATA_HOME", folder.path, 1)
         defer { try? FileManager.default.removeItem(at: folder) }
         try await body()

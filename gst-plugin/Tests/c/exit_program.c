@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MPL-2.0 */
 
-/* A program that ends in the middle: exit_program MICROSECONDS URL CACHE-FOLDER [PLAYED-URL [null]]. It begins calls and
-   a download, plays the last URL, waits so long, sets the player to NULL if it says so, and returns from main, with
-   nothing given back. Run by Tests/suites/38-embedding. */
+/* A program that ends in the middle: exit_program CALLS MICROSECONDS URL CACHE-FOLDER [PLAYED-URL [null]]. It begins the
+   calls, names with commas, plays the last URL, waits so long, sets the player to NULL if it says so, and returns 7 from
+   main, with nothing given back. Run by Tests/suites/38-embedding. */
 
 #include <latchkey.h>
 #include <stdlib.h>
@@ -22,6 +22,49 @@ static void
 got_license (LatchkeyRights *rights, LatchkeyAgentError *error, void *user_data)
 {
   (void) rights, (void) error, (void) user_data;
+  calls++;
+}
+
+static void
+got_items (LatchkeyCachedContent *const *items, size_t count, LatchkeyCacheErrorCode error, const char *message,
+           void *user_data)
+{
+  (void) items, (void) count, (void) error, (void) message, (void) user_data;
+  calls++;
+}
+
+static void
+got_licenses (LatchkeyLicense *const *licenses, size_t count, LatchkeyAgentError *error, void *user_data)
+{
+  (void) licenses, (void) count, (void) error, (void) user_data;
+  calls++;
+}
+
+static void
+got_removal (int removed, LatchkeyAgentError *error, void *user_data)
+{
+  (void) removed, (void) error, (void) user_data;
+  calls++;
+}
+
+static void
+got_reset (size_t count, LatchkeyAgentError *error, void *user_data)
+{
+  (void) count, (void) error, (void) user_data;
+  calls++;
+}
+
+static void
+got_sessions (LatchkeyViewingSession *const *sessions, size_t count, LatchkeyAgentError *error, void *user_data)
+{
+  (void) sessions, (void) count, (void) error, (void) user_data;
+  calls++;
+}
+
+static void
+got_end (size_t ended, size_t left, LatchkeyAgentError *error, void *user_data)
+{
+  (void) ended, (void) left, (void) error, (void) user_data;
   calls++;
 }
 
@@ -55,6 +98,33 @@ linger (void)
   usleep (50000);
 }
 
+static void
+begin (const char *call, LatchkeyAgent *agent, LatchkeyCachedContent *content, const char *folder)
+{
+  static const uint8_t id[16] = { 1 };
+
+  if (g_str_equal (call, "inspect"))
+    latchkey_agent_get_content_info (agent, got_info, NULL, NULL);
+  else if (g_str_equal (call, "acquire"))
+    latchkey_agent_acquire_license (agent, NULL, got_license, NULL, NULL);
+  else if (g_str_equal (call, "download"))
+    latchkey_cached_content_start (content);
+  else if (g_str_equal (call, "items"))
+    latchkey_cached_content_list (folder, got_items, NULL, NULL);
+  else if (g_str_equal (call, "licenses"))
+    latchkey_licenses_list (NULL, got_licenses, NULL, NULL);
+  else if (g_str_equal (call, "remove"))
+    latchkey_license_remove (NULL, id, got_removal, NULL, NULL);
+  else if (g_str_equal (call, "reset"))
+    latchkey_reset_licenses (NULL, got_reset, NULL, NULL);
+  else if (g_str_equal (call, "sessions"))
+    latchkey_viewing_sessions_list (NULL, got_sessions, NULL, NULL);
+  else if (g_str_equal (call, "end-sessions"))
+    latchkey_viewing_sessions_end_left_over (NULL, got_end, NULL, NULL);
+  else
+    exit (64);
+}
+
 int
 main (int argc, char **argv)
 {
@@ -62,23 +132,22 @@ main (int argc, char **argv)
   LatchkeyCacheOptions cache = { .size = sizeof cache };
   GstElement *player = NULL;
 
-  if (argc < 4 || argc > 6 || (argc == 6 && strcmp (argv[5], "null") != 0))
+  if (argc < 5 || argc > 7 || (argc == 7 && strcmp (argv[6], "null") != 0))
     return 64;
   atexit (linger);
-  cache.folder = argv[3];
-  LatchkeyContentType type = latchkey_content_type_from_url (argv[2]);
-  LatchkeyAgent *agent = latchkey_agent_new (argv[2], type, &options);
-  LatchkeyCachedContent *content = latchkey_cached_content_new (argv[2], type, &cache);
+  cache.folder = argv[4];
+  LatchkeyContentType type = latchkey_content_type_from_url (argv[3]);
+  LatchkeyAgent *agent = latchkey_agent_new (argv[3], type, &options);
+  LatchkeyCachedContent *content = latchkey_cached_content_new (argv[3], type, &cache);
   if (agent == NULL || content == NULL)
     return 1;
   latchkey_agent_add_listener (agent, heard, NULL, NULL);
-  latchkey_agent_get_content_info (agent, got_info, NULL, NULL);
-  latchkey_agent_acquire_license (agent, NULL, got_license, NULL, NULL);
-  latchkey_cached_content_start (content);
-  if (argc > 4 && (player = play (argv[4])) == NULL)
+  for (gchar **call = g_strsplit (argv[1], ",", -1); *call != NULL; call++)
+    begin (*call, agent, content, argv[4]);
+  if (argc > 5 && (player = play (argv[5])) == NULL)
     return 2;
-  usleep ((useconds_t) atoi (argv[1]));
-  if (argc == 6 && gst_element_set_state (player, GST_STATE_NULL) != GST_STATE_CHANGE_SUCCESS)
+  usleep ((useconds_t) atoi (argv[2]));
+  if (argc == 7 && gst_element_set_state (player, GST_STATE_NULL) != GST_STATE_CHANGE_SUCCESS)
     return 3;
-  return 0;
+  return 7;
 }

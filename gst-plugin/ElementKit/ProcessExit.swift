@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import CLatchkeyGStreamer
+import Glibc
+import Synchronization
+
+private let isHeld = Atomic(false)
+
+/// When the destructors of libraries run, another thread must not load a plug-in: glibc would run the constructors of GLib once
+/// more, and GLib aborts. So a thread of ours takes the lock with which GStreamer looks plug-ins up.
+///
+/// Nothing waits for ever: this function waits for about a second at most, and the lock is given back after two. Destructors
+/// that need the lock, or that stop a thread that does, wait as long.
+private func stopPluginLoads() {
+    guard gst_is_initialized() != 0 else { return }
+    var thread = pthread_t()
+    guard pthread_create(&thread, nil, holdPluginLookups, nil) == 0 else { return }
+    for _ in 0..<1_000 where !isHeld.load(ordering: .acquiring) { usleep(1_000) }
+}
+
+private func holdPluginLookups(_: UnsafeMutableRawPointer?) -> UnsafeMutableRawPointer? {
+    // SAFETY: this reference keeps the registry through `gst_deinit`, which must not free a lock that is held.
+    guard let registry = gst_object_ref(gst_registry_get()) else { return nil }
+    ek_object_lock(registry)
+    // A thread that has just looked a plug-in up opens its file. Then glibc's own lock tells when that is done.
+    usleep(5_000)
+    if let program = dlopen(nil, RTLD_LAZY) { dlclose(program) }
+    isHeld.store(true, ordering: .releasing)
+    sleep(2)
+    ek_object_unlock(registry)
+    return nil
+}
+
+// What runs among the destructors, after all functions of `atexit`.
+@section(".fini_array") @used private let atEnd: @convention(c) () -> Void = stopPluginLoads
