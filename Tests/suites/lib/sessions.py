@@ -632,7 +632,7 @@ ALL = {
     "license-bound-end": license_bound_end,
     "credential": credential,
     "unreachable": unreachable,
-    **{f"teardown-error/{kind}": lambda k=kind: teardown_error(k) for kind in ("file", "dash", "hls", "smooth")},
+    **{f"teardown-error/{kind}": lambda k=kind: teardown_error(k) for kind in WITH_SMOOTH},
     "teardown-error-at-null": teardown_error_at_null,
     "again": again, "at-once": at_once,
     "static-keys": static_keys,
