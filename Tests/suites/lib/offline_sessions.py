@@ -2,7 +2,6 @@
 """The checks of 36-offline of content that is downloaded, where a session server is configured."""
 
 import os
-import shutil
 
 import children
 import corpus
@@ -75,10 +74,10 @@ class StoredKeys:
         self.origin.__exit__(*exception)
         self.folder.__exit__(*exception)
 
-    def configure(self, lines=None, server=None):
-        """`lines` of the group [session], and its server; no group without lines."""
+    def configure(self, lines=None, server=None, keys="keys"):
+        """`lines` of the group [session], and its server; no group without lines. `keys`: the folder of stored keys."""
         text = self.server.fairplay_configuration().replace("/fairplay/license", "/fairplay/license?persist=unlimited")
-        text += f"stored-keys={self.folder.path}/keys\n"
+        text += f"stored-keys={self.folder.path}/{keys}\n"
         if lines is not None:
             text += (f"[session]\nserver-url={server or self.server.url}\nrecords={self.folder.path}/records\n{lines}"
                      "[session-parameters]\naccount=anna\n")
@@ -119,8 +118,7 @@ def stored_keys_in_session():
             stored.configure("offline=require\n")
             stored.play(*how).demand(0).states("playing", "ended")
             demand(stored.asked() == (count, 0), f"{how}, required: sessions and keys: {stored.asked()}")
-        shutil.rmtree(os.path.join(stored.folder.path, "keys"))
-        stored.configure("offline=allow\n")
+        stored.configure("offline=allow\n", keys="none")
         stored.play("--yes").demand(0, "acquired: valid").states("ended")
         sessions, keys = stored.asked()
         demand(sessions > 3 and keys > 0, f"without the stored key: sessions and keys: {sessions, keys}")

@@ -157,10 +157,11 @@ class Scene:
                 ("ts", "SAMPLE-AES", stream.with_skd_key),
                 ("aes-128", "AES-128", lambda number: media.whole(stream.clear(number), stream.skd_key, VECTOR))):
             lines = [media.key_line(uri, method, vector=VECTOR)]
-            for number in range(self.count):
+            # More than the 30 s that GStreamer's demuxer fetches ahead: see `Couldn't download fragments` in children.RACES.
+            for number in range(2 * self.count):
                 lines += ["#EXT-X-DISCONTINUITY"] if number and number % 4 == 0 else []
-                lines += media.segment_lines(1, f"{name}/{number}.ts")
-                files[f"{name}/{number}.ts"] = segment(number)
+                lines += media.segment_lines(1, f"{name}/{number % 4}.ts?{number}")
+            files |= {f"{name}/{number}.ts": segment(number) for number in range(4)}
             files[f"{name}-v.m3u8"] = media.media_playlist(lines)
             files[f"{name}.m3u8"] = media.master_playlist([(f"{name}-v.m3u8", 300_000)])
         return f"{uri} {stream.skd_key.hex()} {VECTOR.hex()}\n"
