@@ -269,8 +269,8 @@ def stock_fault(child):
     stacks = CRASH.findall(child.errors)
     if not (child.ending or "").startswith("crash") or not stacks:
         return None
-    # "/path/libx.so(+0x1) [0xaddress]"
-    frames = [os.path.basename(line.split(" [")[0]) for line in stacks[0].splitlines()]
+    # "/path/libx.so(+0x1)[0xaddress]"
+    frames = [os.path.basename(line.split("[")[0].strip()) for line in stacks[0].splitlines()]
     cause = next((frame for frame in frames if not LIBRARIES.match(frame)), "")
     if not cause.startswith("libgst") or any("latchkey" in frame for frame in frames):
         return None
