@@ -155,36 +155,67 @@ class Film(Trouble):
         self.origin.__exit__(*_)
         self.world.__exit__(*_)
 
-    def breaks(self, seconds):
-        """The connection breaks once, and then there is no answer for so long."""
-        self.gap = self.origin.files[self.manifest] = hls_origin.Gap(self.data, seconds)
+    def breaks(self, seconds, silent=None):
+        """The connection breaks once, and then there is no answer for so long. `silent`: see `Gap`."""
+        self.gap = self.origin.files[self.manifest] = hls_origin.Gap(self.data, seconds, silent=silent)
 
     def demand_rest(self):
-        """Playback waited, and went on with the rest of the file by a range."""
-        reason = self.gap.what_follows(self.origin.asked(self.manifest))
+        """Playback waited, and went on with the rest of the file by a range, or over a connection that was silent."""
+        requests = self.origin.asked(self.manifest)
+        resumes = self.gap.silent == "resumes"
+        reason = self.gap.what_was_given_up(requests) if resumes else self.gap.what_follows(requests)
         demand(reason is None, reason)
 
 
-def film_outage(name, file, type_, seconds=0.8):
-    """No network for a while in the middle of a file: playback holds, and goes on with the rest of it by a range."""
+def film_outage(name, file, type_, seconds=0.8, silent=None):
+    """No network for a while in the middle of a file: playback holds, and goes on with the rest of it by a range, or over the
+    connection if that was just silent."""
 
     def check():
         with Film(name, file, type_) as film:
-            film.breaks(seconds)
+            film.breaks(seconds, silent)
             run = film.play("--log", sink=FREE).demand(0).states("playing", "ended")
             film.demand_rest()
             demand(not events(run, "server error") and not events(run, "invalid content"), f"{run.values('event')}")
-            demand(any("Playback waits" in line for line in run.values("log")), "the log does not say that it waits")
+            waits = any("Playback waits" in line for line in run.values("log"))
+            demand(waits == (silent != "resumes"), f"the log says that it waits: {waits}")
 
     return check
 
 
-def film_outage_for_good():
-    """The network does not come back: playback waits as long as it may, and ends."""
+def film_outage_for_good(silent=None):
+    """The network does not come back: playback waits as long as it may, and ends. Also where each connection is silent for good."""
     with Film(agent_scenes.MP4, "video.mp4", "mp4") as film:
-        film.breaks(1e6)
+        film.breaks(1e6, silent)
         film.play("--outage", "1", sink=FREE).demand(1).states("failed")
         demand(film.gap.begun and time.monotonic() - film.gap.begun >= 1, "it did not wait")
+
+
+def no_network_at_first():
+    """Nothing is waited for before there was something: without a network when playback is asked for, it ends at once, by name."""
+    begun = time.monotonic()
+    with World(name=agent_scenes.MP4):
+        for name, type_ in (("a.mp4", "mp4"), ("a.ismv", "piff"), ("a.mpd", "dash"), ("a.m3u8", "hls"), ("Manifest", "smooth")):
+            play("--yes", f"http://127.0.0.1:9/{name}", type_).demand(3, "error: unreachable")
+    seconds = time.monotonic() - begun
+    demand(seconds < 15 * PATIENCE, f"five playbacks without a network took {seconds:.1f} s")
+
+
+def network_gone_at_first():
+    """The content was looked at, and then the network is gone: the file's first byte is not waited for."""
+    with Film(agent_scenes.MP4, "video.mp4", "mp4") as film:
+        good, begun = film.files[film.manifest], []
+
+        def content(request):
+            if begun or request.headers.get("Range") in (None, "bytes=0-"):
+                begun.append(time.monotonic())
+                return None
+            return good
+
+        film.files[film.manifest] = content
+        film.play(sink=FREE).demand(1).states("failed")
+        demand(begun, "the file was not asked for")
+        demand(time.monotonic() - begun[0] < min(10 * PATIENCE, 60), "it waited")
 
 
 def film_unavailable():
@@ -496,11 +527,19 @@ ALL = {
     "one-session/smooth": functools.partial(one_session, functools.partial(Served, "smooth")),
     "mp4-outage": film_outage(agent_scenes.MP4, "video.mp4", "mp4"),
     "piff-outage": film_outage(agent_scenes.PIFF, "media.ismv", "piff"),
+    "mp4-silent": film_outage(agent_scenes.MP4, "video.mp4", "mp4", silent="resumes"),
+    "piff-silent": film_outage(agent_scenes.PIFF, "media.ismv", "piff", silent="resumes"),
+    "no-network-at-first": no_network_at_first, "network-gone-at-first": network_gone_at_first,
     "mp4-outage-for-good": film_outage_for_good, "mp4-unavailable": film_unavailable, "mp4-missing": film_missing,
     "dash-direct": _dash(served_direct), "smooth-direct": _smooth(served_direct),
 }
-# In real time, only where they are named (long/68-outages).
-LONG = {
-    f"long-outage/{type_}-{seconds}": film_outage(name, file, type_, seconds)
-    for name, file, type_ in ((agent_scenes.MP4, "video.mp4", "mp4"), (agent_scenes.PIFF, "media.ismv", "piff"))
-    for seconds in (5, OUTAGE)}
+FILMS = ((agent_scenes.MP4, "video.mp4", "mp4"), (agent_scenes.PIFF, "media.ismv", "piff"))
+# In real time: with --everywhere, and where they are named.
+SLOW = {
+    **{f"outage-of-5s/{film[2]}": film_outage(*film, 5) for film in FILMS},
+    **{f"silent-for-5s/{film[2]}": film_outage(*film, 5, "resumes") for film in FILMS},
+    **{f"silent-connection/{film[2]}": film_outage(*film, 8, "lost") for film in FILMS},
+    "mp4-silent-for-good": functools.partial(film_outage_for_good, "lost"),
+}
+# Only where they are named (long/68-outages).
+LONG = {f"long-outage/{film[2]}-{OUTAGE}": film_outage(*film, OUTAGE) for film in FILMS}

@@ -17,6 +17,7 @@ import hls_origin
 import manifests
 import playready_scenes
 import traced
+from bounds import PATIENCE
 from playready_world import World, demand
 
 DASH = "dash-cenc-static-live"
@@ -596,6 +597,43 @@ def teardown_error():
             demand(len(told) == 1, f"it is told {len(told)} times: {run.lines[-5:]}")
 
 
+# What `viewing` makes, as arguments of play-protected. In a pipeline of the application's, too.
+VIEWED = {"dash": ("stream.mpd",), "hls": ("master.m3u8",), "mp4": ("movie.mp4",), "attached": ("master.m3u8", "--attach")}
+
+
+def view(scene, kind, fault):
+    """Plays it to the end, from its start on with this fault of the session server. How long the process lasted behind that."""
+    ended = []
+
+    def during(line):
+        if line == "state: playing":
+            scene.server.set_faults({"prefix": "/sessions/", "fault": fault})
+        elif line == "state: ended":
+            ended.append(time.monotonic())
+
+    name, *options = VIEWED[kind]
+    run = play("--automatic", *options, f"{scene.server.url}/media/{name}", during=during, sink=PACED)
+    seconds = time.monotonic() - ended[0] if ended else 0
+    run.demand(0).states("playing", "ended")
+    return [line for line in run.lines if "session teardown error" in line], seconds
+
+
+def teardown_error_of(kind):
+    """The same with each kind of content, and in a pipeline of the application's."""
+    with children.Folder() as folder, viewing(folder, 2) as scene:
+        told, _seconds = view(scene, kind, "status:500")
+        demand(len(told) == 1 and "HTTP 500" in told[0], f"told: {told}")
+
+
+def teardown_unanswered(kind):
+    """The server does not answer: the process waits for two seconds, and the application hears of it. A record is left."""
+    with children.Folder() as folder, viewing(folder, 2) as scene:
+        told, seconds = view(scene, kind, "never")
+        demand(len(told) == 1 and "no answer" in told[0], f"told: {told}")
+        demand(1.9 < seconds < 2 + PATIENCE, f"the process ended {seconds:.1f} s behind the playback")
+        demand(len(os.listdir(scene.records)) == 1, f"records: {os.listdir(scene.records)}")
+
+
 def session_lost():
     """The server ends the session in the middle of playback: the event, and playback will be aborted, and is."""
     with children.Folder() as folder, viewing(folder, 24) as scene:
@@ -693,6 +731,9 @@ ALL = {
     "invalid-content": invalid_content, "server-error": server_error, "wrong-type": wrong_type, "page-in-playback": page_in_playback,
     "json-in-playback": json_in_playback,
     "in-background": in_background, "session-limit": session_limit, "session-kept": session_kept, "session-lost": session_lost,
-    "teardown-error": teardown_error, "released": released,
+    "teardown-error/command": teardown_error,
+    **{f"teardown-error/{kind}": lambda k=kind: teardown_error_of(k) for kind in VIEWED}, "released": released,
     "log-view": log_view, "debugged": debugged,
 }
+# With --everywhere, and where they are named.
+SLOW = {f"teardown-unanswered/{kind}": lambda k=kind: teardown_unanswered(k) for kind in VIEWED}

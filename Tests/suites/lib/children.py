@@ -264,15 +264,19 @@ def is_stock_crash(child):
 LIBRARIES = re.compile(r"libcrash-stack|libc\.so|libglib-|libgobject-|libgst\w+-1\.0\.so")
 
 
-def is_stock_fault(child):
-    """Whether the process ended in a crash, or at a warning or an assertion of GLib's, that a plug-in of GStreamer's caused, with
-    nothing of ours on the stack of that thread: hostile media may lead to such."""
+def stock_fault(child):
+    """How the process ended, and where in which of GStreamer's plug-ins, if that was a crash, or a warning or an assertion of GLib's,
+    with nothing of ours on the stack of that thread: hostile media may lead to such. Else None. The same fault gives the same text
+    in each process with the same plug-ins."""
     stacks = CRASH.findall(child.errors)
     if not (child.ending or "").startswith("crash") or not stacks:
-        return False
-    modules = [os.path.basename(line.split("(")[0]) for line in stacks[0].splitlines()]
-    cause = next((module for module in modules if not LIBRARIES.match(module)), "")
-    return cause.startswith("libgst") and not any("latchkey" in module for module in modules)
+        return None
+    # "/path/libx.so(+0x1)[0xaddress]"
+    frames = [os.path.basename(line.split("[")[0].strip()) for line in stacks[0].splitlines()]
+    cause = next((frame for frame in frames if not LIBRARIES.match(frame)), "")
+    if not cause.startswith("libgst") or any("latchkey" in frame for frame in frames):
+        return None
+    return f"{child.ending} {cause}"
 
 
 def with_stack(variables):

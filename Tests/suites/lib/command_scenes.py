@@ -213,6 +213,7 @@ def wrong_inputs():
                 (["inspect", "http://127.0.0.1:9/a.mpd"], 1, "127.0.0.1:9"), (["inspect", "https://x/y"], 64, "--type"),
                 (["inspect", "--type", "avi", "x"], 64, "hls, smooth"), (["inspect"], 64, "url"),
                 (["play", "--yes", *SINKS, page], 1, "web page"), (["inspect", ""], 64, "the URL is empty"),
+                (["play", "--yes", *SINKS, "http://127.0.0.1:9/a.mp4"], 1, "127.0.0.1:9"),
                 (["inspect", "film"], 64, "“film” does not tell what it is; give --type, one of hls, "),
                 (["play", "--outputs", "nowhere", "a.mp4"], 64, "kms, application, script:FILE are known"),
                 (["package", "--keys-file", "/nowhere/k", "a.m3u8", "out"], 1,
@@ -430,10 +431,11 @@ def rights_words():
         demand(need["keySystem"] == "playready", f"{need}")
 
 
-def play_outage():
-    """No network for a moment in the middle of a whole file: it waits, and goes on with the rest by a range."""
-    with agent_network.Film(agent_scenes.MP4, "video.mp4", "mp4") as film:
-        film.breaks(0.8)
+def play_outage(film=agent_network.FILMS[0], seconds=0.8, silent=None):
+    """No network for a moment in the middle of a whole file: it waits, and goes on with the rest by a range, or over a connection
+    that was just silent."""
+    with agent_network.Film(*film) as film:
+        film.breaks(seconds, silent)
         latchkey("play", "--yes", *SINKS, film.url(film.manifest)).demand(0)
         film.demand_rest()
 
@@ -907,7 +909,8 @@ ALL = {
     "acquire/one-playback": acquire_for_one_playback, "acquire/nothing": acquire_nothing, "play/asks": play_asks,
     "play/json": play_json, "play/errors": play_errors, "play/errors-later": play_errors_later,
     "play/rotation": play_rotation, "play/key-formats": play_key_formats,
-    "play/outage": play_outage, "play/log": play_log, "play/audio": play_audio,
+    "play/outage": play_outage, "play/silent": lambda: play_outage(silent="resumes"),
+    "play/log": play_log, "play/audio": play_audio,
     "play/audio-dash": lambda: play_audio_of("dash"), "play/audio-hls": lambda: play_audio_of("hls"),
     "play/audio-file": lambda: play_audio_of("mp4"), "play/terminal": play_on_terminal,
     "licenses": licenses, "dates": dates, "rights-words": rights_words, "sessions": sessions,
@@ -917,4 +920,10 @@ ALL = {
     "cache-audio-tracks": cached_audio_tracks, "cache-in-use": cached_in_use, "cache-key": cached_key,
     "cache-garbage": cached_garbage,
     "service/unit": unit, "service/confined": confined, "exits": exits,
+}
+# In real time: with --everywhere, and where they are named.
+LONG = {
+    **{f"play/outage-of-5s/{film[2]}": lambda f=film: play_outage(f, 5) for film in agent_network.FILMS},
+    **{f"play/silent-for-5s/{film[2]}": lambda f=film: play_outage(f, 5, "resumes") for film in agent_network.FILMS},
+    **{f"play/silent-connection/{film[2]}": lambda f=film: play_outage(f, 8, "lost") for film in agent_network.FILMS},
 }

@@ -67,26 +67,54 @@ class Cut:
         return Cut(self.content[part], max(0, self.count - part.start))
 
 
+class Pause:
+    """A body whose connection stays open, and brings nothing behind the first `count` bytes before `wait` returns."""
+
+    def __init__(self, content, count, wait):
+        self.content = content
+        self.count = count
+        self.wait = wait
+
+    def __len__(self):
+        return len(self.content)
+
+    def __getitem__(self, part):
+        """A range of it, which stops at the same byte."""
+        return Pause(self.content[part], max(0, self.count - part.start), self.wait)
+
+
 class Gap:
     """A whole file, for `Origin.files`, whose connection breaks once at two fifths; then there is no answer for so many seconds.
-    It is the connection over which Latchkey fetches what follows the first bytes, or the first one, of GStreamer's source."""
+    It is the connection over which Latchkey fetches what follows the first bytes, or the first one, of GStreamer's source.
 
-    def __init__(self, content, seconds, of_source=False):
+    `silent`: no connection ends, but nothing comes for so long. Then the first one `resumes`, or it is `lost`, and brings no byte
+    ever again."""
+
+    def __init__(self, content, seconds, of_source=False, silent=None):
         self.content = content
         self.seconds = seconds
         self.of_source = of_source
+        self.silent = silent
+        # Nothing sets it: what waits for it ends with the process.
+        self._never = threading.Event()
         self.cut = len(content) * 2 // 5
         # When it broke, by time.monotonic().
         self.begun = None
 
     def __call__(self, request):
         if self.begun is not None:
-            return None if time.monotonic() - self.begun < self.seconds else self._answer(self.content)
+            left = self.begun + self.seconds - time.monotonic()
+            if self.silent and left > 0:
+                self._never.wait(left)
+            return None if left > 0 else self._answer(self.content)
         span = re.fullmatch(r"bytes=(\d+)-", request.headers.get("Range", "bytes=0-"))
         if not span or not (int(span.group(1)) == 0 if self.of_source else 0 < int(span.group(1)) < self.cut):
             return self._answer(self.content)
         self.begun = time.monotonic()
-        return self._answer(Cut(self.content, self.cut))
+        if not self.silent:
+            return self._answer(Cut(self.content, self.cut))
+        wait = {"resumes": lambda: self._never.wait(self.seconds), "lost": self._never.wait}[self.silent]
+        return self._answer(Pause(self.content, self.cut, wait))
 
     def _answer(self, content):
         return Answer(200, content, Accept_Ranges="bytes")
@@ -97,6 +125,13 @@ class Gap:
             return "the connection did not break"
         spans = [request.headers.get("Range") or "" for request in requests if request.time >= self.begun + self.seconds - 0.1]
         return None if any(span.startswith(f"bytes={self.cut}-") for span in spans) else f"it went on with {spans}"
+
+    def what_was_given_up(self, requests):
+        """Why these requests for the file are not those of a reader that waited for a silent connection, or None."""
+        if self.begun is None:
+            return "the connection was not silent"
+        again = [request for request in requests if request.headers.get("Range") == f"bytes={self.cut}-"]
+        return f"a silent connection was given up after {again[0].time - self.begun:.1f} s" if again else None
 
 
 class Chunked:
@@ -174,6 +209,10 @@ class _Handler(http.server.BaseHTTPRequestHandler):
                 self.close_connection = True
                 self.wfile.write(body.content[:body.count])
                 return
+            if isinstance(body, Pause):
+                self.wfile.write(body.content[:body.count])
+                body.wait()
+                body = body.content[body.count:]
             if isinstance(body, Halves):
                 self.wfile.write(body.content[:body.count])
                 body.event.wait(20)

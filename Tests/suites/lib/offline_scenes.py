@@ -640,44 +640,6 @@ def manifest_edge():
         demand(not events(run, "cache edge"), "it ended at the edge with the network there")
 
 
-def without_session():
-    """What is downloaded, with its license, plays without the session server, unless the configuration requires a session;
-    what is fetched needs one."""
-    with World(name=DASH) as world, Origin(media(DASH)) as origin, children.Folder() as folder:
-        cache, url = os.path.join(folder.path, "cache"), f"{origin.url}/stream.mpd"
-        with open(os.environ["LATCHKEY_CONFIG"]) as file:
-            text = file.read()
-
-        def configure(server, lines=""):
-            os.environ["LATCHKEY_CONFIG"] = folder.write(
-                "session.conf", f"{text}[session]\nserver-url={server}\nrecords={folder.path}/records\n{lines}"
-                "[session-parameters]\naccount=anna\n")
-
-        def setups():
-            return world.server.session_metrics()["latchkey_session_setups_total"]
-
-        play("--yes", url).demand(0)
-        gone = origin.files.pop("/v_3.m4s")
-        download(cache, url, status=1).demand(1, "HTTP status 404")
-        origin.files["/v_3.m4s"] = gone
-        # In part: the rest is fetched, and the session comes first.
-        configure(world.server.url)
-        play("--cache", cache, url).demand(0).states("playing", "ended")
-        demand(setups() == 1, f"{setups()} sessions for content that is fetched")
-        download(cache, url).demand(0, "complete")
-        play("--cache", cache, url).demand(0).states("playing", "ended")
-        demand(setups() == 1, "a session for content that is here")
-        # No server listens there.
-        origin.switch_off()
-        configure("http://127.0.0.1:9")
-        for how in ((), ("--attach",), ("--automatic",)):
-            run = play("--cache", cache, *how, url).demand(0).states("playing", "ended")
-            demand(not events(run, "session"), f"events: {run.values('event')}")
-        configure("http://127.0.0.1:9", "offline=require\n")
-        run = play("--cache", cache, "--automatic", "--no", url).demand(1)
-        demand(events(run, "session setup error"), f"events: {run.values('event')}")
-
-
 def license_by_delegate():
     """The license comes with the download, and the application's delegate sends the challenge. Then nothing is asked for."""
     from manual_scenes import Recorder
@@ -718,5 +680,5 @@ ALL = {
     "stored-keys-of-one-uri": stored_keys_of_one_uri, "stored-keys-put-back": stored_keys_put_back,
     "stored-keys-clock-set-back": stored_keys_clock_set_back, "stored-keys-reset": stored_keys_reset,
     "manifest-edge": manifest_edge, "twenty": twenty,
-    "without-session": without_session, "license-by-delegate": license_by_delegate,
+    "license-by-delegate": license_by_delegate,
 }

@@ -3,6 +3,7 @@
 
 import os
 import re
+import struct
 import time
 
 import children
@@ -11,7 +12,7 @@ import hls_media as media
 import pipelines
 import quality_media
 from behavior_scenes import demand
-from bounds import PATIENCE
+from bounds import PATIENCE, Processors
 from hls_keys import fragmented_presentation
 from hls_scenes import VECTOR
 from pipelines import Gst
@@ -24,6 +25,13 @@ ENDED = 'sessions_ended_total{reason="%s"}'
 KINDS = ("file", "whole", "dash", "hls")
 # Smooth Streaming has to be encoded, which takes a while.
 WITH_SMOOTH = (*KINDS, "smooth")
+# More of what decrypts: transport streams with SAMPLE-AES and with AES-128, WebM by DASH and as a file in playbin3, and the old
+# DASH demuxer, under playbin.
+OTHERS = ("hls-ts", "hls-aes-128", "webm-dash", "webm", "legacy")
+NAMES = {
+    "hls": "master.m3u8", "dash": "stream.mpd", "legacy": "stream.mpd", "smooth": "movie/movie.ismc", "webm-dash": "webm.mpd",
+    "hls-ts": "ts.m3u8", "hls-aes-128": "aes-128.m3u8",
+}
 
 
 def manifest(tracks, count):
@@ -51,8 +59,50 @@ def manifest(tracks, count):
         f'mediaPresentationDuration="PT{duration:.3f}S"><Period>{sets}</Period></MPD>')
 
 
+class WebM:
+    """Protected VP9 in clusters of a second, as many as one likes."""
+
+    def __init__(self):
+        case = corpus.case("webm-vp9-opus-cenc")
+        track = next(track for track in case.tracks if track.kind == "video")
+        with open(track.files[0], "rb") as file:
+            data = file.read()
+        self.kid = next(kid for kid in case.keys if bytes.fromhex(kid) in data)
+        self.key = case.keys[self.kid]
+        starts = [match.start() for match in re.finditer(rb"\x1f\x43\xb6\x75\x01", data)]
+        self._clusters = [data[start:end] for start, end in zip(starts, [*starts[1:], len(data)])]
+        # Up to the index, which the SeekHead names too.
+        self._head = data[:data.rindex(b"\x1c\x53\xbb\x6b", 0, starts[0])]
+
+    def init(self, seconds):
+        """What stands before the clusters, without their places: a segment of any size, and something empty for the SeekHead."""
+        head = self._head
+        segment, seek = head.index(b"\x18\x53\x80\x67") + 4, head.index(b"\x11\x4d\x9b\x74")
+        duration = head.index(b"\x44\x89\x84") + 3
+        return (head[:segment] + b"\x01" + b"\xff" * 7 + head[segment + 8:seek] + b"\xec\x10\0\0" + bytes([head[seek + 4] & 0x7F])
+                + head[seek + 5:duration] + struct.pack(">f", seconds * 1000.0) + head[duration + 4:])
+
+    def cluster(self, number):
+        """The one of that second: ID and size have 12 bytes, and the time, the first element, stands behind its ID and size."""
+        cluster = self._clusters[number % len(self._clusters)]
+        behind = cluster[14 + (cluster[13] & 0x7F):]
+        body = b"\xe7\x84" + struct.pack(">I", number * 1000) + behind
+        return cluster[:4] + struct.pack(">Q", 1 << 56 | len(body)) + body
+
+    def manifest(self, count):
+        uuid = "-".join((self.kid[:8], self.kid[8:12], self.kid[12:16], self.kid[16:20], self.kid[20:]))
+        return (
+            '<?xml version="1.0"?><MPD xmlns="urn:mpeg:dash:schema:mpd:2011" xmlns:cenc="urn:mpeg:cenc:2013" '
+            'profiles="urn:mpeg:dash:profile:isoff-live:2011" type="static" minBufferTime="PT2S" '
+            f'mediaPresentationDuration="PT{count}S"><Period><AdaptationSet contentType="video" segmentAlignment="true">'
+            f'<ContentProtection schemeIdUri="urn:mpeg:dash:mp4protection:2011" value="cenc" cenc:default_KID="{uuid}"/>'
+            '<Representation id="v" bandwidth="200000" codecs="vp09.00.11.08.01.02.02.02.00" mimeType="video/webm">'
+            '<SegmentTemplate timescale="1" duration="1" initialization="webm/init.webm" media="webm/$Number$.webm" '
+            'startNumber="0"/></Representation></AdaptationSet></Period></MPD>')
+
+
 class Scene:
-    """Media in three forms, `count` segments of about a second, at a server that has its keys and counts sessions."""
+    """Media in several forms, `count` segments of about a second, at a server that has its keys and counts sessions."""
 
     def __init__(self, count=24, options=(), settings="", limit=1, guards=True):
         """`options` of latchkey-server; `settings` of the group [session]; `guards`: licenses need a session."""
@@ -77,6 +127,7 @@ class Scene:
         files["stream.mpd"] = manifest(tracks, self.count)
         files["movie.mp4"] = files["video/init.mp4"] + b"".join(
             files[f"video/{number}.m4s"].replace(b"sidx", b"free") for number in range(self.count))
+        lines += self._add_transport_streams(files) + self._add_webm(files)
         for name, content in files.items():
             path = os.path.join(self.folder.path, "media", name)
             os.makedirs(os.path.dirname(path), exist_ok=True)
@@ -89,13 +140,40 @@ class Scene:
             options=self.options)
         self.server.__enter__()
         self.configure()
+        self.processors = Processors(self.server.pid).__enter__()
         return self
 
     def __exit__(self, *arguments):
+        self.processors.__exit__(*arguments)
         for player in self.players:
             player.stop()
         self.server.__exit__(*arguments)
         self.folder.__exit__(*arguments)
+
+    def _add_transport_streams(self, files):
+        """Both kinds of them, with a key of their own. The lines for the keys file."""
+        stream, uri = media.TransportStream(), "skd://transport-stream"
+        for name, method, segment in (
+                ("ts", "SAMPLE-AES", stream.with_skd_key),
+                ("aes-128", "AES-128", lambda number: media.whole(stream.clear(number), stream.skd_key, VECTOR))):
+            lines = [media.key_line(uri, method, vector=VECTOR)]
+            # More than the 30 s that GStreamer's demuxer fetches ahead: see `Couldn't download fragments` in children.RACES.
+            for number in range(2 * self.count):
+                lines += ["#EXT-X-DISCONTINUITY"] if number and number % 4 == 0 else []
+                lines += media.segment_lines(1, f"{name}/{number % 4}.ts?{number}")
+            files |= {f"{name}/{number}.ts": segment(number) for number in range(4)}
+            files[f"{name}-v.m3u8"] = media.media_playlist(lines)
+            files[f"{name}.m3u8"] = media.master_playlist([(f"{name}-v.m3u8", 300_000)])
+        return f"{uri} {stream.skd_key.hex()} {VECTOR.hex()}\n"
+
+    def _add_webm(self, files):
+        webm = WebM()
+        files["webm/init.webm"] = webm.init(self.count)
+        for number in range(self.count):
+            files[f"webm/{number}.webm"] = webm.cluster(number)
+        files["webm.mpd"] = webm.manifest(self.count)
+        files["movie.webm"] = webm.init(self.count) + b"".join(map(webm.cluster, range(self.count)))
+        return f"{webm.kid} {webm.key}\n"
 
     @property
     def records(self):
@@ -115,11 +193,13 @@ class Scene:
         if kind in ("file", "whole"):
             path = os.path.join(self.folder.path, "media", "movie.mp4")
             player = FilePlayer(path, kind == "whole", paced)
+        elif kind == "webm":
+            player = pipelines.Player(Gst.filename_to_uri(os.path.join(self.folder.path, "media", "movie.webm")), paced=paced)
         else:
             if kind == "smooth":
                 self._make_smooth()
-            name = {"hls": "master.m3u8", "dash": "stream.mpd", "smooth": "movie/movie.ismc"}[kind]
-            player = pipelines.Player(f"{self.server.url}/media/{name}", paced=paced)
+            player = pipelines.Player(
+                f"{self.server.url}/media/{NAMES[kind]}", "playbin" if kind == "legacy" else "playbin3", paced)
         self.players.append(player)
         return player
 
@@ -179,11 +259,14 @@ def wait_for_frames(player, number, deadline=30.0):
         demand(time.monotonic() < end, f"only {len(player.frames.arrivals)} pictures; {player.what_happened()[:500]}")
 
 
-def frames_after(player, moment, window=1.0, late=PATIENCE):
-    """How many pictures come more than `late` seconds after the moment, within `window` seconds."""
-    while (left := moment + late + window - time.monotonic()) > 0:
-        player.next_message(lambda message: False, left)
-    return sum(arrival > moment + late for arrival in player.frames.arrivals)
+def frames_after(scene, player, moment, window=1.0, late=1.0):
+    """How many pictures come more than `late` seconds after the moment, within `window` seconds, not counting the time in which
+    player and server wait for a processor."""
+    # No longer than before what holds pictures back ends by itself.
+    end = moment + late * min(PATIENCE, 4) + window
+    while time.monotonic() < end and not scene.processors.is_late(late + window, moment, time.monotonic()):
+        player.next_message(lambda message: False, 0.05)
+    return sum(scene.processors.is_late(late, moment, arrival) for arrival in player.frames.arrivals)
 
 
 def message_of(player, name):

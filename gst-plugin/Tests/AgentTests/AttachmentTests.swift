@@ -76,6 +76,28 @@ import Testing
         #expect(players.map(mode) == [.string("default"), .string("disable"), .string("allow")])
     }
 
+    // MARK: Outages
+
+    /// Unless the application says otherwise, the network may fail for five minutes.
+    @Test func anOutageMayLastForFiveMinutes() throws {
+        let factories = [
+            "latchkeyhlsdemux", "latchkeydashdemux", "latchkeymssdemux", "latchkeyisodec", "latchkeywebmrelay",
+        ]
+        func limits(_ configuration: Agent.Configuration) throws -> [FieldValue?] {
+            var configuration = configuration
+            configuration.cache = nil
+            let agent = Agent(contentURL: "https://media.example/a.mp4", type: .mp4, configuration: configuration)
+            return try factories.map {
+                let player = try agent.attach(pipeline: "fakesrc ! \($0) name=element ! fakesink")
+                return Pipeline.element("element", in: player.element)?.pointer.property("outage-limit")
+            }
+        }
+        var configuration = Agent.Configuration()
+        #expect(try limits(configuration) == factories.map { _ in .uint(300_000) })
+        configuration.outageTimeout = .milliseconds(1500)
+        #expect(try limits(configuration) == factories.map { _ in .uint(1500) })
+    }
+
     // MARK: The cache
 
     /// An agent with a cache in which something of its content is.

@@ -19,8 +19,8 @@ struct RelayTests {
     final class Script: HTTPTransport {
         enum Answer: Sendable {
             case response(HTTPResponse)
-            /// The head and so many bytes; then the connection breaks.
-            case broken(HTTPResponse, Int)
+            /// The head and so many bytes; then the connection breaks, or is given up.
+            case broken(HTTPResponse, Int, by: HTTPError = .truncated(RelayTests.url))
             case failure(HTTPError)
         }
 
@@ -48,11 +48,11 @@ struct RelayTests {
                     receiver(response, Array(body[start..<min(start + 700, body.count)]))
                 }
                 return response
-            case .broken(var response, let count):
+            case .broken(var response, let count, let error):
                 let body = Array(response.body.prefix(count))
                 response.body = []
                 if !body.isEmpty { receiver(response, body) }
-                throw .truncated(request.url)
+                throw error
             }
         }
 
@@ -329,6 +329,17 @@ struct RelayTests {
             count >= 600 ? .response(rest) : .response(Self.response(Self.media)))
         #expect(try await world.fetch().bytes == Self.media)
         #expect(world.script.ranges == [nil, "bytes=\(max(count, 600))-4999", "bytes=\(max(count, 600))-4999"])
+        #expect(world.notices == ["no network", "done 200 5000"])
+    }
+
+    /// Of a connection that stays, no byte comes for six seconds.
+    @Test func aSilentConnectionIsGivenUp() async throws {
+        let rest = Self.response(Array(Self.media[700...]), status: 206, range: "bytes 700-4999/5000")
+        let silence = HTTPError.timedOut(Self.url)
+        let world = World(.broken(Self.response(Self.media), 700, by: silence), .failure(silence), .response(rest))
+        #expect(try await world.fetch().bytes == Self.media)
+        #expect(world.script.ranges == [nil, "bytes=700-4999", "bytes=700-4999"])
+        #expect(world.script.sent.withLock { $0.map(\.stallTimeout) } == Array(repeating: .seconds(6), count: 3))
         #expect(world.notices == ["no network", "done 200 5000"])
     }
 
