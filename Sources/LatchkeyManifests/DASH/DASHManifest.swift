@@ -182,7 +182,6 @@ extension DASHManifest {
             let isDynamic = root[attribute: "type"] == "dynamic"
             findSources(in: root)
             let common = numbers(of: root, areForAll: true)
-            let base = url.map { DASHOfflinePresentation.base(of: root, in: $0) }
             for (number, period) in root.children.lazy.filter({ $0.localName == "Period" }).enumerated() {
                 let inPeriod = common + numbers(of: period, areForAll: true)
                 let keysOfPeriod = keySet(of: inPeriod)
@@ -193,8 +192,7 @@ extension DASHManifest {
                     var same = found.removeValue(forKey: kind) ?? (Self.media(of: set), [:])
                     let first = DASHAlternatives.Place(period: number, set: setNumber, representation: 0)
                     let keys = collect(
-                        set: set, first, in: period, base.map { DASHOfflinePresentation.base(of: period, in: $0) },
-                        inherited: inPeriod, keysOfPeriod)
+                        set: set, first, url.map { ($0, [root, period, set]) }, inherited: inPeriod, keysOfPeriod)
                     for (representation, key) in keys.enumerated() {
                         var place = first
                         place.representation = representation
@@ -236,22 +234,22 @@ extension DASHManifest {
             }
         }
 
-        /// Gives the numbers of the KIDs of each Representation. `first` is the place of the first one.
+        /// Gives the numbers of the KIDs of each Representation. `first` is the place of the first one. `outer` is where the
+        /// manifest came from, and what is around a Representation; nil: no init segment is looked for.
         private mutating func collect(
-            set: XMLElement, _ first: DASHAlternatives.Place, in period: XMLElement, _ base: URIReference?,
+            set: XMLElement, _ first: DASHAlternatives.Place, _ outer: (url: URIReference, levels: [XMLElement])?,
             inherited: [Int], _ outerKeys: Int?
         ) -> [Int?] {
             let ofSet = numbers(of: set)
             let media = Self.media(of: set)
             let keysOfSet = keySet(of: ofSet) ?? outerKeys
-            let base = base.map { DASHOfflinePresentation.base(of: set, in: $0) }
             var keys: [Int?] = []
             var hasOwn = false
             for representation in set.children where representation.localName == "Representation" {
                 note(representation)
                 var own = numbers(of: representation)
-                if let base, needsInitSegment(inherited + ofSet + own, keySet(of: own) ?? keysOfSet),
-                    let segment = DASHInitSegment([period, set, representation], in: base)
+                if let outer, needsInitSegment(inherited + ofSet + own, keySet(of: own) ?? keysOfSet),
+                    let segment = DASHInitSegment(outer.levels + [representation], from: outer.url)
                 {
                     if let found = knownSegments[segment] {
                         // What the manifest says itself goes before it.

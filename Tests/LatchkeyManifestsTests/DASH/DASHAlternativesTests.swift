@@ -208,4 +208,26 @@ import Testing
             """
         #expect(try DASHManifest(Array(text.utf8), from: Self.url).untold.count == 32)
     }
+
+    @Test func longURLsAreNotLookedFor() throws {
+        for (size, expected) in [(60_000, 2), (70_000, 0)] {
+            let text = """
+                <MPD><BaseURL>\(String(repeating: "b", count: size))/</BaseURL><Period><AdaptationSet>\(Self.common)\
+                <Representation><BaseURL>1</BaseURL></Representation><Representation><BaseURL>2</BaseURL></Representation>\
+                </AdaptationSet></Period></MPD>
+                """
+            #expect(try DASHManifest(Array(text.utf8), from: Self.url).untold.count == expected)
+        }
+    }
+
+    @Test func otherMediaThanMP4IsNotLookedFor() throws {
+        for (type, expected) in [("video/webm", 0), ("video/mp4", 2)] {
+            let text = """
+                <MPD><Period><AdaptationSet mimeType="\(type)">\(Self.common)<SegmentTemplate \
+                initialization="$RepresentationID$.init"/><Representation id="a"/><Representation id="b"/></AdaptationSet>\
+                </Period></MPD>
+                """
+            #expect(try DASHManifest(Array(text.utf8), from: Self.url).untold.count == expected)
+        }
+    }
 }
