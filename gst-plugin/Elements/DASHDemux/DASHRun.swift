@@ -168,8 +168,7 @@ final class DASHRun: AdaptiveRun {
     func findKeys(_ bytes: [UInt8], from url: String) async {
         let places = state.withLock { $0.untold }
         var known: [DASHInitSegment: [DASHContentProtection]] = [:]
-        // Those of which nothing says how to ask for them, as a decryptor asks.
-        var bare: [KeyID] = []
+        var keyIDs: [KeyID] = []
         for first in stride(from: 0, to: places.count, by: Self.initSegmentsAtOnce) {
             let looks = places[first...].prefix(Self.initSegmentsAtOnce).map { place in
                 Task { [self] in (place, await initSegment(place)) }
@@ -179,7 +178,7 @@ final class DASHRun: AdaptiveRun {
                     guard case (let place, let segment?) = await look.value else { continue }
                     let protections = DASHInitSegment.protections(of: segment)
                     known[place] = protections
-                    if protections.count == 1 { bare += protections[0].defaultKeyIDs }
+                    keyIDs += protections.flatMap(\.defaultKeyIDs)
                 }
             } onCancel: {
                 for look in looks { look.cancel() }
@@ -193,7 +192,8 @@ final class DASHRun: AdaptiveRun {
         }
         guard isNew else { return }
         demand(manifest, from: url)
-        keys.demand(bare, mediaURL: url, cookies: origin.cookies)
+        // The others as a decryptor asks: nothing that the key system could use says more of them.
+        keys.demand(keyIDs, mediaURL: url, cookies: origin.cookies)
     }
 
     private func initSegment(_ place: DASHInitSegment) async -> InitSegment? {

@@ -284,7 +284,8 @@ extension HLSDemuxTests.DASHRunTests {
         }
     }
 
-    /// Keys that only init segments tell decide too: with a system that could be asked for them, and without.
+    /// Keys that only init segments tell decide too: with a system that could be asked for them, and with data of another
+    /// system than the configured one.
     @Test(arguments: ["static", "dynamic"], [true, false])
     func keysOfInitSegmentsDecide(type: String, hasSystem: Bool) async throws {
         var text = String(decoding: Self.qualities(type: type), as: UTF8.self)
@@ -296,7 +297,8 @@ extension HLSDemuxTests.DASHRunTests {
         let bytes = Array(text.utf8)
         let section = try InitSegment(CorpusCase("dash-cenc-static-live").bytes("v_init.mp4"))
         func file(_ number: UInt64) throws -> [UInt8] {
-            try section.rewriting(keyID: KeyID(high: 0, low: number), protectionBoxes: [])
+            let boxes = hasSystem ? [] : [PSSHBox(system: .widevine, data: [1])]
+            return try section.rewriting(keyID: KeyID(high: 0, low: number), protectionBoxes: boxes)
         }
         let files = Files(["1.mp4": try file(1), "2.mp4": try file(2), "live.mpd": bytes])
         let (failures, failed) = AsyncStream.makeStream(of: Void.self)
@@ -308,8 +310,10 @@ extension HLSDemuxTests.DASHRunTests {
         session.install([KeyID(high: 0, low: 1): try #require(ContentKey([UInt8](repeating: 7, count: 16)))])
         let observation = session.observe { event in if case .failed = event { failed.yield() } }
         defer { observation.cancel() }
+        var settings = ControlSettings()
+        settings.keySystem = .clearKey
         let run = try DASHRun(
-            shared: SharedSession(session, ControlSettings()),
+            shared: SharedSession(session, settings),
             choice: KeyChoice(session: session, timeout: .seconds(30)), transport: files,
             makePlainSegments: Self.makePlainSegments,
             sleep: { _ in try await Task.sleep(for: .seconds(3600)) })
