@@ -57,6 +57,16 @@ extension KeySession {
         return longest
     }
 
+    /// Whether the key has failed under a KID that was made for its URI, and is asked for anew when media says another one.
+    package func mayBeAskedForAnew(_ keyID: KeyID) -> Bool {
+        core.withLock { core in
+            guard core.names.isMade(keyID), case .failed(_, let generation)? = core.state.entries[keyID]?.entry else {
+                return false
+            }
+            return !core.state.namelessRefusals.contains(generation)
+        }
+    }
+
     /// For `timeToAnswer`.
     package var now: ContinuousClock.Instant { clock.now() }
 }

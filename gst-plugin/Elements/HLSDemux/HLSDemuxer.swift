@@ -310,7 +310,7 @@ final class HLSRun: AdaptiveRun {
         shared: SharedSession, settings: HLSSettings, choice: KeyChoice?,
         makeRelay: (PresentationOrigin) -> SegmentRelay?,
         onLeftOut: @escaping @Sendable ([KeyID: KeyError]) -> Void,
-        onDeparture: @escaping @Sendable (HLSVariantChoice.Departure) -> Void,
+        onDeparture: @escaping @Sendable (HLSVariantChoice.Departure?) -> Void,
         onFiles: @escaping @Sendable (Bool) -> Void,
         onOpenRoute: @escaping @Sendable (KeyID?, KeyError) -> Void, isAskedToPlay: @escaping @Sendable () -> Bool,
         onWrongKey: @escaping @Sendable (KeyID) -> Void

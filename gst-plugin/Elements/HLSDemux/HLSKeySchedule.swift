@@ -19,7 +19,9 @@ struct HLSKeySchedule {
         var last: UInt64
         /// A key at its own URI is fetched in no time. For fragmented MP4 that waits for the init segment, which tells
         /// whether the tracks have keys of their own.
-        let waitsForInitSegment: Bool
+        var waitsForInitSegment: Bool { key.isQuick && hasInitSegment }
+        /// An init segment names it.
+        let hasInitSegment: Bool
     }
 
     fileprivate struct Playlist {
@@ -76,6 +78,9 @@ struct HLSKeySchedule {
         return playlist.runs.dropFirst(index).prefix(1 + Self.lookAhead).map(\.key)
     }
 
+    /// Whether init segments of the playlist name its keys.
+    func hasNamedKeys(_ name: String) -> Bool { playlists[name]?.runs.contains(where: \.hasInitSegment) ?? false }
+
     /// What the segments of a key need was asked for. Returns the keys to ask for ahead.
     mutating func didFetch(_ key: HLSKey) -> [HLSKey] {
         guard let uri = key.uri else { return [] }
@@ -109,7 +114,7 @@ struct HLSKeySchedule {
                 runs.append(
                     Run(
                         uri: uri, key: use.key, start: use.start, end: use.end, last: use.segments.upperBound,
-                        waitsForInitSegment: use.key.isQuick && fronted.contains(use.key)))
+                        hasInitSegment: fronted.contains(use.key)))
             }
         }
         return runs

@@ -9,11 +9,7 @@ import Synchronization
 extension HLSPresentation {
     /// That at `url`, or of another variant, if its own keys are refused. A key at a URI is asked for with the init segment.
     func playlist(_ url: String, _ request: LoopbackRequest) async throws(HLSFailure) -> LoopbackResponse {
-        var leftOut: [KeyID: KeyError] = state.withLock { state in
-            guard state.variants.isOpen(for: url) else { return [:] }
-            defer { state.departed = [:] }
-            return state.departed
-        }
+        var leftOut: [KeyID: KeyError] = [:]
         if state.withLock({ $0.variants.isRefused(url) }) {
             let refusals = await refusals(of: url)
             leftOut.merge(refusals) { first, _ in first }
@@ -40,6 +36,10 @@ extension HLSPresentation {
                 // A key that it needs later may have been refused since.
                 let departure = state.withLock { state in
                     state.variants.didGive(source, for: url)
+                    if state.variants.isOpen(for: url) {
+                        leftOut.merge(state.departed) { first, _ in first }
+                        state.departed = [:]
+                    }
                     return state.variants.departure
                 }
                 if let departure { onDeparture(departure) }
@@ -47,12 +47,20 @@ extension HLSPresentation {
                 return response
             }
             leftOut.merge(refusals) { first, _ in first }
+            let first = state.withLock { $0.own($0.schedule.firstKeys(of: source)) }
+            let begins = !first.contains { refusals[keys.keyID(of: $0)] != nil }
             let isLast = state.withLock { state in
-                state.variants.refuse(source)
-                return state.variants.playlist(for: url) == source
+                state.variants.refuse(source, begins: begins)
+                guard state.variants.playlist(for: url) == source else { return false }
+                state.variants.didGive(source, for: url)
+                state.departed = [:]
+                return true
             }
-            // None is left, and the decryptor says so.
-            if isLast { return response }
+            // None is left, and the decryptor says so. Until then, nothing is to be left.
+            if isLast {
+                onDeparture(nil)
+                return response
+            }
         }
     }
 
@@ -81,25 +89,35 @@ extension HLSPresentation {
         }
         // Of those behind them, what is known by now.
         let next = state.withLock { $0.own($0.schedule.nextKeys(of: url)) }
-        return choice.refusals(of: (deciding + next).map { keys.keyID(of: $0) }, for: .video)
+        return choice.refusals(of: deciding.map { keys.keyID(of: $0) }, for: .video)
+            .merging(finalRefusals(of: next, in: url, choice)) { first, _ in first }
     }
 
-    /// A request for keys has failed. If the variant that plays needs one of them soon, the stock demuxer is to play another one.
+    /// Which of the keys that are asked for ahead may not be used, without those that are asked for anew when their init segments
+    /// are there: the key server may want the KID.
+    private func finalRefusals(of next: [HLSKey], in url: String, _ choice: KeyChoice) -> [KeyID: KeyError] {
+        let hasNamedKeys = state.withLock { $0.schedule.hasNamedKeys(url) }
+        return choice.refusals(of: next.map { keys.keyID(of: $0) }, for: .video)
+            .filter { !hasNamedKeys || !choice.session.mayBeAskedForAnew($0.key) }
+    }
+
+    /// Requests for keys have failed, or keys are needed soon that may have been refused before. If the variant that plays needs
+    /// such a one soon, the stock demuxer is to play another variant.
     func keysDidFail() {
         guard let choice else { return }
         let next = state.withLock { state in
             state.variants.kept.map { ($0, state.own(state.schedule.nextKeys(of: $0))) }
         }
-        var (refused, refusals): ([String], [KeyID: KeyError]) = ([], [:])
+        var (refused, refusals): ([(url: String, begins: Bool)], [KeyID: KeyError]) = ([], [:])
         for (url, wanted) in next {
-            let own = choice.refusals(of: wanted.map { keys.keyID(of: $0) }, for: .video)
+            let own = finalRefusals(of: wanted, in: url, choice)
             guard !own.isEmpty else { continue }
-            refused.append(url)
+            refused.append((url, wanted.first.map { own[keys.keyID(of: $0)] == nil } ?? true))
             refusals.merge(own) { first, _ in first }
         }
         guard !refused.isEmpty else { return }
         let departure = state.withLock { state in
-            for url in refused { state.variants.refuse(url) }
+            for (url, begins) in refused { state.variants.refuse(url, begins: begins) }
             let departure = state.variants.departure
             if departure != nil { state.departed.merge(refusals) { first, _ in first } }
             return departure

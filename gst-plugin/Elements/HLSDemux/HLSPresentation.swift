@@ -30,8 +30,8 @@ final class HLSPresentation: Sendable {
     let choice: KeyChoice?
     /// Hears of the keys for which variants are left out.
     let onLeftOut: @Sendable ([KeyID: KeyError]) -> Void
-    /// Hears that the stock demuxer is to play another variant.
-    let onDeparture: @Sendable (HLSVariantChoice.Departure) -> Void
+    /// Hears that the stock demuxer is to play another variant; nil: any.
+    let onDeparture: @Sendable (HLSVariantChoice.Departure?) -> Void
     /// Hears of each playlist of a presentation that is a file, whether it names media in files alone.
     private let onFiles: @Sendable (Bool) -> Void
     /// What is fetched again where the network fails; nil: the stock demuxer fetches segments, and decides.
@@ -105,7 +105,7 @@ final class HLSPresentation: Sendable {
         relay: SegmentRelay? = nil, keyLimit: Int = HLSPlaylist.defaultKeyLimit,
         outputLevel: @escaping @Sendable () -> OutputRequirement = { .unprotected }, choice: KeyChoice? = nil,
         onLeftOut: @escaping @Sendable ([KeyID: KeyError]) -> Void = { _ in },
-        onDeparture: @escaping @Sendable (HLSVariantChoice.Departure) -> Void = { _ in },
+        onDeparture: @escaping @Sendable (HLSVariantChoice.Departure?) -> Void = { _ in },
         onFiles: @escaping @Sendable (Bool) -> Void = { _ in }
     ) {
         self.outputLevel = outputLevel
@@ -360,7 +360,7 @@ extension HLSPresentation {
     func answer(_ request: LoopbackRequest) async -> LoopbackResponse {
         let request = takeIn(request)
         guard let resource = resource(of: request) else { return .notFound }
-        for next in ahead(of: resource) { keys.demand(next) }
+        demand(ahead: ahead(of: resource))
         prepareAudio(of: resource, request)
         // An answer that comes as it arrives is for one request: no other may share it.
         switch resource {
@@ -394,7 +394,7 @@ extension HLSPresentation {
         _ = takeIn(request)
         let wanted = ahead(of: resource)
         // Whoever hears of a request for a key may take his time.
-        if !wanted.isEmpty { Task { [keys] in for key in wanted { keys.demand(key) } } }
+        if !wanted.isEmpty { Task { demand(ahead: wanted) } }
         return response
     }
 
@@ -420,6 +420,13 @@ extension HLSPresentation {
     /// The keys to ask for ahead, now that what this resource is for is fetched.
     private func ahead(of resource: HLSResource) -> [HLSKey] {
         resource.key.map { key in state.withLock { $0.schedule.didFetch(key) } } ?? []
+    }
+
+    private func demand(ahead wanted: [HLSKey]) {
+        guard !wanted.isEmpty else { return }
+        for key in wanted { keys.demand(key) }
+        // No answer comes to what was refused before.
+        keysDidFail()
     }
 
     // MARK: Ahead of requests

@@ -18,6 +18,8 @@ struct HLSVariantChoice {
 
     private var variants: [HLSRewriting.Variant] = []
     private var refused: Set<String> = []
+    /// Those of them that play until a key which is needed later.
+    private var beginning: Set<String> = []
     /// The variant that was asked for last, and the one that was given.
     private var current: (asked: String, given: String)?
 
@@ -28,13 +30,19 @@ struct HLSVariantChoice {
         self.variants = variants.filter { !sounds.contains($0.url) }
     }
 
-    /// The keys of this variant's playlist may not be used. Beyond the limit, the variant stays: the decryptor tells then.
-    mutating func refuse(_ url: String) {
+    /// Keys of this variant's playlist may not be used. Beyond the limit, the variant stays: the decryptor tells then. `begins`:
+    /// the first ones may.
+    mutating func refuse(_ url: String, begins: Bool = false) {
         if refused.count < Self.limit { refused.insert(url) }
+        beginning.remove(url)
+        if begins, refused.contains(url) { beginning.insert(url) }
     }
 
     /// They may: they came after all.
-    mutating func allow(_ url: String) { refused.remove(url) }
+    mutating func allow(_ url: String) {
+        refused.remove(url)
+        beginning.remove(url)
+    }
 
     func isRefused(_ url: String) -> Bool { refused.contains(url) }
 
@@ -46,11 +54,16 @@ struct HLSVariantChoice {
     /// Nil where the variant that plays is not refused, and where none is left. Which of the others plays is told when the stock
     /// demuxer asks for one.
     var departure: Departure? {
-        guard let current, refused.contains(current.given), variants.contains(where: { !refused.contains($0.url) }),
-            let rate = variants.first(where: { $0.url == current.asked })?.bitRate
+        guard let current, refused.contains(current.given), let own = variants.first(where: { $0.url == current.asked })
         else { return nil }
-        let rates = variants.map(\.bitRate)
-        let kept = variants.filter { !refused.contains($0.url) }.map(\.bitRate)
+        let all = variants.filter { !refused.contains($0.url) }
+        guard !all.isEmpty else { return nil }
+        // As in `playlist(for:)`.
+        let isAlike = all.contains { $0.hasPictures == own.hasPictures }
+        func rates(_ some: [HLSRewriting.Variant]) -> [UInt32] {
+            some.filter { !isAlike || $0.hasPictures == own.hasPictures }.map(\.bitRate)
+        }
+        let (rate, rates, kept) = (own.bitRate, rates(variants), rates(all))
         return (kept.filter { $0 < rate }.max() ?? rates.filter { $0 < rate }.max()).map { .atMost($0) }
             ?? rates.filter { $0 > rate }.min().map { .atLeast($0) }
     }
@@ -64,10 +77,12 @@ struct HLSVariantChoice {
     }
 
     /// The playlist to give in the place of `url`: itself, unless its keys are refused and those of another variant are not.
-    /// Of the others, it is the one of the next lower bit rate, or else of the next higher one.
+    /// Of the others, it is the one of the next lower bit rate, or else of the next higher one. Where no variant has all keys,
+    /// it is one that begins.
     func playlist(for url: String) -> String {
         guard refused.contains(url), let own = variants.first(where: { $0.url == url }) else { return url }
-        let others = variants.filter { !refused.contains($0.url) }
+        var others = variants.filter { !refused.contains($0.url) }
+        if others.isEmpty, !beginning.contains(url) { others = variants.filter { beginning.contains($0.url) } }
         let alike = others.filter { $0.hasPictures == own.hasPictures }
         let candidates = alike.isEmpty ? others : alike
         return

@@ -33,7 +33,7 @@ import Testing
 
     /// What is told of the higher quality, whose fourth key is refused.
     private final class Told: Sendable {
-        let departures = Mutex<[HLSVariantChoice.Departure]>([])
+        let departures = Mutex<[HLSVariantChoice.Departure?]>([])
         let leftOut = Mutex<[[KeyID: KeyError]]>([])
     }
 
@@ -78,6 +78,63 @@ import Testing
         let names = told.leftOut.withLock { $0.first?.keys.map { session.name(of: $0) } ?? [] }
         #expect(names.count == 1 && names.first?.contains("9/3") == true)
         #expect(told.departures.withLock { $0.count } == 1)
+    }
+
+    /// The session made the KID. A key of fragmented MP4 is asked for once more when its init segment says another one.
+    @Test func aKeyThatIsAskedForAnewIsNotRefused() async throws {
+        let session = KeySession(loaders: [
+            CallbackLoader { request in
+                request.finishLoading(with: .denied("no KID"))
+                return true
+            }
+        ])
+        let keys = HLSKeys(session: session, timeout: .seconds(30))
+        let (made, own) = (keys.keyID(of: Self.key("9/0")), KeyID(high: 0, low: 1))
+        #expect(!session.mayBeAskedForAnew(made))
+        keys.demand(Self.key("9/0"))
+        session.demand(KeyDemand(keyIDs: [own]))
+        await keys.waitForAnswers(to: [Self.key("9/0")], from: session.now)
+        #expect(session.mayBeAskedForAnew(made) && !session.mayBeAskedForAnew(own))
+        var schedule = HLSKeySchedule()
+        var rewriting = Self.rewriting(isEnded: true)
+        _ = schedule.update(rewriting, of: "ts")
+        rewriting.resources = [
+            .initSegment(HLSInitSegment(url: "i", protection: .key(Self.key("8"))))
+        ]
+        _ = schedule.update(rewriting, of: "mp4")
+        #expect(!schedule.hasNamedKeys("ts") && schedule.hasNamedKeys("mp4") && !schedule.hasNamedKeys("none"))
+    }
+
+    /// Where no variant has all keys, one that begins is as good as ever.
+    @Test func whatBeginsPlaysUntilItsRefusedKey() async throws {
+        let contentKey = try #require(ContentKey([UInt8](repeating: 7, count: 16)))
+        let loader = CallbackLoader { request in
+            if request.keyURI?.hasPrefix("skd://9/") == true || request.keyURI == "skd://1/2" {
+                request.finishLoading(with: .denied("not in the subscription"))
+            } else {
+                request.finishLoading(with: .key(contentKey))
+            }
+            return true
+        }
+        let session = KeySession(loaders: [loader])
+        let keys = HLSKeys(session: session, timeout: .seconds(30))
+        let told = Told()
+        let presentation = HLSPresentation(
+            origin: HLSOrigin(transport: Playlists()), keys: keys, keyFormats: [.fairPlay],
+            choice: KeyChoice(session: session, timeout: .seconds(30)),
+            onDeparture: { departure in told.departures.withLock { $0.append(departure) } })
+        try presentation.open { _ in }
+        defer { presentation.close() }
+        _ = try presentation.start(Playlists.master, from: "https://a.test/master.m3u8")
+        for name in ["9", "9", "1", "9"] {
+            let resource = HLSResource.playlist(url: "https://a.test/\(name).m3u8")
+            let path = try #require(presentation.table.knownName(of: resource))
+            let answer = await presentation.answer(LoopbackRequest(path: "\(path).m3u8"))
+            #expect(String(decoding: answer.body, as: UTF8.self).contains("1-5.ts"))
+            await keys.waitForAnswers(to: [Self.key("1/2")], from: session.now)
+            presentation.keysDidFail()
+        }
+        #expect(told.departures.withLock { $0.allSatisfy { $0 == nil } })
     }
 
     /// It has keys of a window, and later versions are read anyway.
@@ -125,6 +182,17 @@ import Testing
         for rate in refused { choice.refuse("\(rate)") }
         #expect(choice.departure == expected)
         #expect(choice.kept == rates.filter { !refused.contains($0) }.map { "\($0)" })
+    }
+
+    /// Not to sound alone while other pictures have keys.
+    @Test(arguments: [([9], .atLeast(20)), ([9, 20], .atMost(1))] as [([UInt32], HLSVariantChoice.Departure)])
+    func picturesStayPictures(refused: [UInt32], expected: HLSVariantChoice.Departure) {
+        var choice = HLSVariantChoice()
+        choice.setVariants(
+            [1, 9, 20].map { HLSRewriting.Variant(url: "\($0)", bitRate: $0, hasPictures: $0 > 1) }, among: [])
+        choice.didGive("9", for: "9")
+        for rate in refused { choice.refuse("\(rate)") }
+        #expect(choice.departure == expected)
     }
 
     @Test func whatTheStockDemuxerGets() {
