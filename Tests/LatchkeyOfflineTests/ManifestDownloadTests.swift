@@ -421,6 +421,16 @@ struct ManifestDownloadTests {
         #expect(again.progress.isReadyToPlay && again.progress.warning == nil && again.progress.status == .complete)
     }
 
+    /// Nothing of it is to be ready without the network.
+    @Test func contentThatWasNeverDownloadedPlaysWithoutAWarning() async throws {
+        let test = TestCache(TestOrigin(encrypted(["k1"])))
+        let item = test.cache.item(base + "a.m3u8", format: .hls)
+        let warnings = Mutex<[CacheError]>([])
+        let reader = CacheReader(item, onWarning: { error in warnings.withLock { $0.append(error) } })
+        #expect(try await reader.answer(base + "a.m3u8", route: { $0 }) != nil)
+        #expect(warnings.withLock { $0 } == [])
+    }
+
     @Test func keysOfAnotherDeviceDoNotOpen() async throws {
         var files = encrypted(["k1"])
         files[base + "k1"] = key

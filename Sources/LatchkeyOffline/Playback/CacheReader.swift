@@ -111,7 +111,15 @@ actor CacheReader {
             opening = Task { [item, weak self] in
                 let (use, warning) = await item.operations.openForPlaying()
                 if let warning { await self?.warn(warning) }
-                do throws(CacheError) { return .success(try await Self.opened(use)) } catch { return .failure(error) }
+                do throws(CacheError) {
+                    let found = try await Self.opened(use)
+                    // What was never downloaded has no keys that could be missed.
+                    let missing = found.record.isComplete ? await use.fetcher.store.missingKeys() : []
+                    if let warning = CacheError.notKept(missing) { await self?.warn(warning) }
+                    return .success(found)
+                } catch {
+                    return .failure(error)
+                }
             }
         }
         let result = await opening?.value
@@ -119,7 +127,6 @@ actor CacheReader {
         guard let result else { throw CacheError(.cancelled, "the item was closed") }
         let found = try result.get()
         if opened == nil, found.usesNetwork { onNetwork() }
-        if opened == nil, let missing = await CacheError.notKept(found.fetcher.store.missingKeys()) { warn(missing) }
         opened = found
         return found
     }
