@@ -78,12 +78,16 @@ public struct PlayReadyServiceRequest: Sendable {
             if let check, check.url == url { try check.body(&request) }
             return request
         }
-        var secrets = response.sentSecrets + (customData.map { [$0] } ?? [])
-        // A service's fault is quoted in error texts. Faults are not signed.
-        if let fault = PlayReadyFault(response: response.body) {
-            // The URL of another service may have values of this one's.
-            if fault.redirectURL == nil, fault.domainServerURL == nil { secrets += request.values }
-            return ServerText.removing(secrets, from: response.body)
+        let secrets = response.sentSecrets + (customData.map { [$0] } ?? [])
+        // The text of a service's fault is quoted in error texts; what is beside it counts as it is. Faults are not signed.
+        if PlayReadyFault(response: response.body) != nil {
+            let body = ServerText.removing(secrets, from: response.body)
+            let name = Array("faultstring".utf8)
+            let places = body.ranges(of: name)
+            guard let start = places.first?.upperBound, let end = places.last?.lowerBound, start < end else {
+                return body
+            }
+            return body[..<start] + ServerText.removing(request.values, from: Array(body[start..<end])) + body[end...]
         }
         guard 200..<300 ~= response.status else {
             throw .serverStatus(response.refusal(of: request, hiding: secrets))

@@ -54,4 +54,23 @@ import Testing
         body = try await send(Service(status: 500, body: String(decoding: fault.serialized, as: UTF8.self)))
         #expect(PlayReadyFault(response: body)?.redirectURL == fault.redirectURL)
     }
+
+    /// A value that the document has elsewhere, as a word of its markup, an id or data for the application, stays there.
+    @Test(arguments: ["utf-8", "soap", "StatusCode", "0x8004C605", "1b4e28ba-2fa1-11d2-883f-0016d3cca427", "film 12"])
+    func aFaultKeepsWhatIsNotItsText(value: String) async throws {
+        let account = "1b4e28ba-2fa1-11d2-883f-0016d3cca427"
+        let answer = """
+            <?xml version="1.0" encoding="utf-8"?><soap:Envelope xmlns:soap="http://schemas.xmlsoap.org/soap/envelope/"><soap:Body>
+            <soap:Fault><faultcode>soap:Client</faultcode><faultstring>no \(value)!</faultstring><detail>
+            <StatusCode>0x8004C605</StatusCode><AccountId>\(account)</AccountId><CustomData>film 12</CustomData></detail>
+            </soap:Fault></soap:Body></soap:Envelope>
+            """
+        let body = try await PlayReadyServiceRequest(
+            .acquireLicense, url: "https://licenses.example/r", headers: [HTTPHeader(name: "X-Value", value: value)],
+            challenge: [], timeout: nil, transport: Service(status: 500, body: answer)
+        ).send()
+        let fault = try #require(PlayReadyFault(response: body))
+        #expect(fault.code == PlayReadyFault.domainRequired && fault.text == "no […]!" && fault.customData == "film 12")
+        #expect(fault.accountID == GUID(account) && fault.accountID != nil)
+    }
 }
