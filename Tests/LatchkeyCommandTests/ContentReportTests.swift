@@ -122,6 +122,21 @@
             #expect(error["code"] as? String == code && error["status"] as? Int == status, "\(last)")
         }
 
+        /// No one reads the lines any more: a signal ends the command all the same.
+        @Test func nothingWaitsForALineThatIsBeingWritten() {
+            let shown = Mutex<PlaybackScreen?>(nil)
+            let lines = Mutex(0)
+            let screen = PlaybackScreen(isJSON: true) { _ in
+                let screen = shown.withLock { $0 }
+                screen?.finish()
+                if screen?.lastProblem == "no network" { lines.withLock { $0 += 1 } }
+            }
+            shown.withLock { $0 = screen }
+            screen.show(AgentEvent.logMessage(AgentLogMessage(.warning, "no network")))
+            #expect(lines.withLock { $0 } == 1)
+            shown.withLock { $0 = nil }
+        }
+
         @Test func whatEndsPlaybackIsSaidWithoutThePlaceInASource() {
             let place = "gsthttp.c(12): got_status (): /GstPlayBin3:playbin3-0/GstHttp:http0:"
             for (text, plain) in [

@@ -268,6 +268,9 @@
         private let showsLog: Bool
         private let write: @Sendable (String) -> Void
         private let state = Mutex(State())
+        /// Whether the error was shown, behind which nothing follows. It is locked while a line of JSON is written, and `state` is
+        /// not: a signal must end the command though no one reads the lines.
+        private let isOver = Mutex(false)
 
         private struct State {
             var hasPosition = false
@@ -278,8 +281,6 @@
             var session: Cause?
             var abortReason: String?
             var hasFailed = false
-            /// The error was shown, and nothing follows it.
-            var isOver = false
             /// The rights were shown: what comes before is for programs alone.
             var hasBegun = false
         }
@@ -454,9 +455,9 @@
                 let encoder = JSONEncoder()
                 encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
                 guard let data = try? encoder.encode(members) else { return }
-                state.withLock { state in
-                    if !state.isOver { write(String(decoding: data, as: UTF8.self) + "\n") }
-                    state.isOver = state.isOver || isLast
+                isOver.withLock { isOver in
+                    if !isOver { write(String(decoding: data, as: UTF8.self) + "\n") }
+                    isOver = isOver || isLast
                 }
                 return
             }
