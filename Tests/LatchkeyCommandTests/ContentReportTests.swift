@@ -84,6 +84,8 @@
             AgentLogMessage(.warning, "Playback waits, and it is asked for again."))
         private static let refusal = AgentEvent.logMessage(
             AgentLogMessage(.error, "no key: server status: \(page) answers with status 403: “status 404”"))
+        private static let withoutSession = AgentEvent.logMessage(
+            AgentLogMessage(.error, "no key: server status: no viewing session: unknown, HTTP status 500"))
         private static let error = AgentEvent.logMessage(AgentLogMessage(.error, "It cannot be read."))
 
         /// What the error at the end has of what was told before, if it has no code of its own.
@@ -99,6 +101,7 @@
                     "playback should be aborted", nil
                 ),
                 ([.sessionSetupError(details), error, .stateChanged(.failed)], "session setup error", 403),
+                ([.sessionSetupError(details), withoutSession, .stateChanged(.failed)], "session setup error", 403),
                 (
                     [.playbackWillBeAborted(reason: "lost"), .sessionHeartbeatError(details, isFinal: true), warning],
                     "session heartbeat error", 403

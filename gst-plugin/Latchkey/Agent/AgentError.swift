@@ -59,7 +59,10 @@ public struct AgentError: Error, Hashable, Sendable {
     }
     /// What the text of a `KeyError` has of an HTTP status; nil unless a server refused the key by one.
     package static func httpStatus(in text: String) -> Int? {
-        guard text.hasPrefix(KeyError.serverStatus("").shortDescription), let place = text.firstRange(of: " status ")
+        let kind = KeyError.serverStatus("").shortDescription
+        // A session server refuses no key.
+        guard text.hasPrefix(kind), !text.hasPrefix("\(kind): no viewing session: "),
+            let place = text.firstRange(of: " status ")
         else { return nil }
         // The first one is no word of the server's: behind its URL, which has no space.
         let rest = text[place.upperBound...]
