@@ -5,7 +5,7 @@ installs:
 
 - relocations are read-only once it runs, and all are resolved at its start (full RELRO);
 - its stack is not executable, and a program can be loaded anywhere (PIE);
-- it has no search path (RUNPATH, RPATH);
+- it has no search path (RUNPATH, RPATH), and `dlclose` does not unload a library;
 - it calls the stack protector's handler, and so do the modules of Latchkey itself, not only what is linked in;
 - stripped, it is no larger than SIZES says.
 """
@@ -51,6 +51,8 @@ def file_problems(path):
         yield "its relocations stay writable (-z relro)"
     if not re.search(r"\(FLAGS(?:_1)?\).*\b(?:BIND_NOW|NOW)\b", dynamic):
         yield "its functions are resolved while it runs (-z now)"
+    if os.path.basename(path).startswith("lib") and not re.search(r"\(FLAGS_1\).*\bNODELETE\b", dynamic):
+        yield "dlclose unloads it (-z nodelete)"
     if not stack or "E" in stack[1]:
         yield "its stack is executable (-z noexecstack)"
     if not re.search(r"^ +Type: +DYN ", headers, re.MULTILINE):

@@ -7,7 +7,8 @@
 The functions are linked in the order that is recorded in the build folder, if one is.
 
 Hardening: relocations that are read-only once the program runs and that are all resolved at its start, no executable
-stack, no search path (RUNPATH), and a stack protector in C code. The Swift compiler adds one to Swift code by default.
+stack, no search path (RUNPATH), and a stack protector in C code. The Swift compiler adds one to Swift code by default. The library
+stays loaded though `dlclose` is called, as plug-ins of GStreamer do: its types and threads do not end before the process.
 
 Small files: optimized for size, without the public functions that nothing calls (the Swift compiler keeps them for other
 libraries, but for -internalize-at-link), and with equal functions put into one (lld).
@@ -27,6 +28,7 @@ FIRST = os.path.join(HERE, "link_first.cfg")
 HARDENING = [
     "--disable-local-rpath", "-Xcc", "-fstack-protector-strong",
     "-Xlinker", "-z", "-Xlinker", "relro", "-Xlinker", "-z", "-Xlinker", "now", "-Xlinker", "-z", "-Xlinker", "noexecstack",
+    "-Xlinker", "-z", "-Xlinker", "nodelete",
 ]
 
 
