@@ -12,15 +12,18 @@ private let isHeld = Atomic(false)
 /// Nothing waits for ever: this function waits for about a second at most, and the lock is given back after two. Destructors
 /// that need the lock, or that stop a thread that does, wait as long.
 private func stopPluginLoads() {
-    guard gst_is_initialized() != 0 else { return }
+    // SAFETY: this reference keeps the registry through `gst_deinit`, which must not free a lock that is held.
+    guard gst_is_initialized() != 0, let registry = gst_object_ref(gst_registry_get()) else { return }
+    let object = registry.assumingMemoryBound(to: GObject.self)
+    // Other plug-ins may have a copy of this module, and the first one does for all.
+    guard g_object_get_data(object, "latchkey-exit") == nil else { return }
+    g_object_set_data(object, "latchkey-exit", registry)
     var thread = pthread_t()
-    guard pthread_create(&thread, nil, holdPluginLookups, nil) == 0 else { return }
+    guard pthread_create(&thread, nil, holdPluginLookups, registry) == 0 else { return }
     for _ in 0..<1_000 where !isHeld.load(ordering: .acquiring) { usleep(1_000) }
 }
 
-private func holdPluginLookups(_: UnsafeMutableRawPointer?) -> UnsafeMutableRawPointer? {
-    // SAFETY: this reference keeps the registry through `gst_deinit`, which must not free a lock that is held.
-    guard let registry = gst_object_ref(gst_registry_get()) else { return nil }
+private func holdPluginLookups(_ registry: UnsafeMutableRawPointer?) -> UnsafeMutableRawPointer? {
     ek_object_lock(registry)
     // A thread that has just looked a plug-in up opens its file. Then glibc's own lock tells when that is done.
     usleep(5_000)
