@@ -24,7 +24,7 @@ final class HLSPresentation: Sendable {
     /// Workaround (GStreamer <1.28): of several audio tracks of one language, the stock demuxer has the first in its
     /// collection, and plays the last in its place.
     private let takesLanguagesForTracks = Environment.gstreamerVersion.minor < 28
-    let envelopes: EnvelopeParsers
+    private let envelopes: HLSEnvelopes
     private let outputLevel: @Sendable () -> OutputRequirement
     /// Nil: no variant is left out for its keys.
     let choice: KeyChoice?
@@ -113,7 +113,7 @@ final class HLSPresentation: Sendable {
         self.onLeftOut = onLeftOut
         self.onDeparture = onDeparture
         self.onFiles = onFiles
-        self.envelopes = envelopes
+        self.envelopes = HLSEnvelopes(parsers: envelopes, origin: origin, keys: keys)
         table = HLSResourceTable()
         segments = AnnouncedSegments(table, watch.output)
         self.origin = origin
@@ -290,7 +290,7 @@ final class HLSPresentation: Sendable {
             rewriter.tellsLanguagesOnce = takesLanguagesForTracks
             if let kind { rewriter.segmentKind = kind }
             if let isEnveloped { rewriter.isEnveloped = isEnveloped }
-            if envelopes.isEmpty { rewriter.isEnveloped = false }
+            if envelopes.parsers.isEmpty { rewriter.isEnveloped = false }
             if isEnveloped == true { state.isEnveloped = true }
             if state.isEnveloped { rewriter.isEnveloped = true }
             let role = state.roles[name]
@@ -501,7 +501,8 @@ extension HLSPresentation {
         case .initSegment(let segment): return try await initSegment(segment, request)
         // Never come here.
         case .segment, .relayedSegment: return .notFound
-        case .envelope(let segment): return try await envelope(segment, request)
+        case .envelope(let segment):
+            return try await envelopes.answer(segment, request) { state.withLock(\.hasOutput) }
         case .keyNote(let note): return try await keyNote(note)
         }
     }
@@ -588,7 +589,7 @@ extension HLSPresentation {
         guard response.status == 200 else { throw .status(response.status, of: "playlist", at: response.url) }
         var rewriting = try rewrite(response.body, from: response.url, as: url)
         if let segment = rewriting.segmentToProbe {
-            let isEnveloped = await isEnvelope(segment, request)
+            let isEnveloped = await envelopes.isEnvelope(segment, request)
             rewriting = try rewrite(response.body, from: response.url, as: url, isEnveloped: isEnveloped)
         }
         if let segment = rewriting.segmentToInspect {

@@ -7,12 +7,15 @@ import LatchkeyKeySession
 import LatchkeyContainers
 import LatchkeyManifests
 import LatchkeyProtection
-import Synchronization
 
 /// Segments in envelopes: no tag of the playlist tells, so where parsers for envelopes are known, the first segment is looked
-/// at. What is a transport stream or
-/// packed audio goes on encrypted, to the decryptor behind the stock demuxer; fragmented MP4 is opened here.
-extension HLSPresentation {
+/// at. What is a transport stream or packed audio goes on encrypted, to the decryptor behind the stock demuxer; fragmented MP4 is
+/// opened here.
+struct HLSEnvelopes: Sendable {
+    let parsers: EnvelopeParsers
+    let origin: HLSOrigin
+    let keys: HLSKeys
+
     /// What is asked for of a first segment: enough for the PlayReady header, so that the key can be asked for too.
     private static let probeSize: UInt64 = 4096
 
@@ -27,7 +30,7 @@ extension HLSPresentation {
             let skipped = response.status == 200 ? Int(clamping: offset) : 0
             guard response.status == 200 || response.status == 206 else { return false }
             let start = Array(response.body.dropFirst(skipped).prefix(Int(clamping: size)))
-            guard let parser = envelopes.parser(of: start) else { return false }
+            guard let parser = parsers.parser(of: start) else { return false }
             if let header = (try? parser.header(of: start)).flatMap(\.self), let keyID = Self.keyID(of: header) {
                 keys.demand(keyID, of: header.playReadyObject)
             }
@@ -38,12 +41,13 @@ extension HLSPresentation {
         }
     }
 
-    func envelope(
-        _ segment: HLSEnvelopedSegment, _ request: LoopbackRequest
+    /// What the stock demuxer gets of a segment. `hasOutput`: whether it has given media.
+    func answer(
+        _ segment: HLSEnvelopedSegment, _ request: LoopbackRequest, hasOutput: () -> Bool
     ) async throws(HLSFailure) -> LoopbackResponse {
         let bytes = try await origin.bytes(.segment, segment.url, for: request, range: segment.byteRange)
         let isCarried = segment.kind != .fragmentedMP4
-        guard let parser = envelopes.parser(of: bytes) else {
+        guard let parser = parsers.parser(of: bytes) else {
             let clear = CarriedSegment(keyID: nil, start: segment.start)
             return LoopbackResponse(
                 body: isCarried ? clear.transportStreamPackets(of: bytes) : ID3Filter.filter(whole: bytes))
@@ -62,7 +66,7 @@ extension HLSPresentation {
         }
         guard isCarried else { return try await open(bytes, header, keyID, segment) }
         // At the start it comes when the key is there, as the notes of other keys do.
-        if state.withLock(\.hasOutput) {
+        if hasOutput() {
             keys.demand(keyID, of: header.playReadyObject)
         } else {
             try await keys.wait(for: keyID, of: header.playReadyObject)
