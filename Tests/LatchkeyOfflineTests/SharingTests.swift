@@ -26,6 +26,9 @@ struct SharingTests {
         let item = test.cache.item(url, format: .file)
         item.start()
         await item.until { $0.status == .caching && $0.cachedSize > 0 }
+        // Until it waits, it may store more of the first answer.
+        while !origin.requests.contains(where: { ($0.range?.lowerBound ?? 0) > 0 }) { await Task.yield() }
+        await item.refresh()
         return (
             test, item,
             {
@@ -57,7 +60,8 @@ struct SharingTests {
         // Asked for at the origin, and not written.
         #expect(try await reader.bytes(of: url, at: 20480) == Array(file[20480..<21504]))
         #expect(origin.requests.contains { $0.range?.contains(20480) == true })
-        #expect(await item.refresh().cachedSize == had)
+        let has = await item.refresh().cachedSize
+        #expect(has == had)
         go()
         await item.until { $0.status == .complete }
         // What the download has stored meanwhile is not asked for again.
