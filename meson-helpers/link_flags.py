@@ -11,7 +11,7 @@ stack, no search path (RUNPATH), and a stack protector in C code. The Swift comp
 stays loaded though `dlclose` is called, as plug-ins of GStreamer do: its types and threads do not end before the process.
 
 Small files: optimized for size, without the public functions that nothing calls (the Swift compiler keeps them for other
-libraries, but for -internalize-at-link), and with equal functions put into one (lld).
+libraries, but for -internalize-at-link), with equal functions put into one, and without tables that unwind the stack (lld).
 
 Little memory: with lld, which Swift's toolchains bring along: libraries as needed, so that those which are loaded at run time are
 not loaded at the start (link_first.cfg); relative relocations packed, no table of an executable's own symbols
@@ -25,6 +25,7 @@ import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 FIRST = os.path.join(HERE, "link_first.cfg")
+NO_UNWIND_TABLES = os.path.join(HERE, "no_unwind_tables.ld")
 HARDENING = [
     "--disable-local-rpath", "-Xcc", "-fstack-protector-strong",
     "-Xlinker", "-z", "-Xlinker", "relro", "-Xlinker", "-z", "-Xlinker", "now", "-Xlinker", "-z", "-Xlinker", "noexecstack",
@@ -61,7 +62,7 @@ def link_flags(swift, cross=False, startup=None):
     flags += ["-Xswiftc", "-Xfrontend", "-Xswiftc", "-function-sections"]
     # In front of the libraries, which swift build puts in front of all that -Xlinker says.
     flags += ["-Xswiftc", "-Xclang-linker", "-Xswiftc", "--config=" + FIRST]
-    linker = ["--no-export-dynamic", "--icf=all"]
+    linker = ["--no-export-dynamic", "--icf=all", NO_UNWIND_TABLES]
     if startup:
         linker += ["--symbol-ordering-file=" + startup, "--no-warn-symbol-ordering"]
     if not cross and has_relative_relocations():

@@ -175,6 +175,7 @@ def dependencies(package):
     if os.path.exists(resolved):
         yield resolved
     yield link_flags.FIRST
+    yield link_flags.NO_UNWIND_TABLES
     yield link_flags.__file__
     for top in SOURCE_FOLDERS:
         for folder, folders, files in os.walk(os.path.join(package, top)):
