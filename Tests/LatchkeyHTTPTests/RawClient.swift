@@ -26,7 +26,7 @@ final class RawClient: @unchecked Sendable {
     init(port: UInt16, address: String = "127.0.0.1") throws {
         socket = Glibc.socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
         var limit = timeval()
-        limit.tv_sec = 20
+        limit.tv_sec = 60
         setsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &limit, socklen_t(MemoryLayout<timeval>.size))
         var target = sockaddr_in()
         target.sin_family = sa_family_t(AF_INET)
