@@ -278,15 +278,19 @@ def play_asks():
         latchkey("play", *SINKS, url(world, "stream.mpd")).demand(2, "no one can be asked")
 
 
+# For each track, at its end.
+DECRYPTION_TIME = r"decryption, KID [0-9a-f]{32}: [1-9]\d* samples, [1-9]\d* bytes in \d+ µs, at most \d+ µs for one\n"
+
+
 def play_log():
     """The log with its times: the version, what is asked of the license service and of the content's server, when decryption
-    begins, and what the player does."""
+    begins and how long it takes, and what the player does."""
     # The license URL has a query, in which tokens are.
     with World("firstexp:86400", name=DASH) as world:
         film = url(world, "stream.mpd")
         shown = latchkey("play", "--yes", "--log", "info", *SINKS, film).demand(0).output
         for text in (r"log: 20\S+Z info: Latchkey \d", r"license request: POST http\S+asmx: HTTP status 200 after \d+ ms",
-                     r"decryption begins: KID [0-9a-f]{32}", r"info: the player plays\n",
+                     r"decryption begins: KID [0-9a-f]{32}", DECRYPTION_TIME, r"info: the player plays\n",
                      r"info: the player has come to the end\n"):
             demand(re.search(text, shown), f"no “{text}”: {shown[-1500:]}")
         demand("firstexp" not in shown, "a query is shown")
