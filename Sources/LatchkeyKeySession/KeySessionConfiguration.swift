@@ -48,12 +48,19 @@ public struct KeySessionConfiguration: Sendable {
     /// Gets a line for each mistake that is not worth an error, as a request that is finished twice. No secret is in it.
     /// Called on any thread; must not block.
     public var log: @Sendable (String) -> Void = { _ in }
+    /// Gets a line with the time that decryption took. Called as `log` is. Nil: no one reads it.
+    package var decryptionLog: (@Sendable (String) -> Void)?
 
     /// No FairPlay-style keys, nothing stored, and no session server.
     public init() {}
 
     /// The store whose clock judges stored keys. Nil if none can be opened, or there is no place for a store.
     var storedKeyClock: PersistableKeys? { deviceSecret == nil ? nil : persistableKeys ?? usersKeys() }
+}
+
+extension KeySession {
+    /// For `KeySessionConfiguration.decryptionLog`.
+    package func logDecryption(_ line: @autoclosure () -> String) { configuration.decryptionLog?(line()) }
 }
 
 extension KeySessionConfiguration: Redacted {

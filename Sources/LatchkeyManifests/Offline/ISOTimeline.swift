@@ -69,7 +69,7 @@ public struct ISOTimeline: Sendable {
         0x6D, 0x1D, 0x9B, 0x05, 0x42, 0xD5, 0x44, 0xE6, 0x80, 0xE2, 0x14, 0x1D, 0xAF, 0xF7, 0x57, 0xB2,
     ]
 
-    /// Reads a whole `moov` box. Throws `malformed`, `truncated` and `tooLarge`.
+    /// Reads a whole `moov` box. Throws `malformed`, `truncated`, `tooLarge` and, if QuickTime has compressed it, `unsupported`.
     public init(movie bytes: [UInt8]) throws(FormatError) {
         guard let moov = try ISOBox.boxes(in: bytes, range: 0..<bytes.count).first, moov.type == "moov" else {
             throw .malformed("no box “moov”")
@@ -81,6 +81,7 @@ public struct ISOTimeline: Sendable {
             switch box.type {
             case "mvhd": (scale, ticks) = try Self.header(box, in: bytes)
             case "trak": try readTrack(box, in: bytes)
+            case "cmov": throw .unsupported("its box “moov” is compressed (“cmov” of QuickTime)")
             default: break
             }
         }

@@ -155,7 +155,7 @@ struct FileWalk: Sendable {
             offset = box.range.upperBound
         }
         guard let timeline else { throw .invalidContent("it has no box “moov”", at: url) }
-        guard hasSamples, timeline.hasMedia else { throw .invalidContent("it has no media", at: url) }
+        guard hasSamples, timeline.hasMedia else { throw .invalidContent("it has neither pictures nor sound", at: url) }
         if !timeline.isFragmented {
             try await pieces.add(
                 CachedPiece(

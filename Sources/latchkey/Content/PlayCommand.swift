@@ -19,7 +19,8 @@
                 position. With --json each event is an object on a line of its own, with event and what belongs to it. \
                 Rights have status (valid, none, future, expired, untrustedTime). Session errors have status (of HTTP), code, \
                 message, reason, conflicts and, for heartbeats, final. If it does not play to the end, the last event is error, \
-                with code (a kind of error) and, if a server refused something, status.
+                with code (a kind of error) and, if a server refused something, status. If a signal ends it, there is no error, \
+                and the exit status says which signal it was.
 
                 EXAMPLE
                   latchkey play --yes https://media.example/movie/master.m3u8
@@ -154,6 +155,9 @@
             }
             agent = nil
             await showing.value
+            // What follows from an interruption must not decide the exit status: its handler ends the process, and is waited
+            // for.
+            await withCheckedContinuation { done in queue.async { done.resume() } }
             screen.finish()
             try result.get()
         }

@@ -35,6 +35,17 @@ struct ISOTimelineTests {
         #expect((index.parts.last.map { $0.offset + $0.size } ?? 0) + 1723 == UInt64(bytes.count))
     }
 
+    /// As old QuickTime files have it. GStreamer plays them.
+    @Test func aCompressedMovieBoxIsUnsupported() {
+        func box(_ type: String, _ content: [UInt8]) -> [UInt8] {
+            [0, 0, 0, UInt8(8 + content.count)] + Array(type.utf8) + content
+        }
+        let error = #expect(throws: FormatError.self) {
+            try ISOTimeline(movie: box("moov", box("cmov", box("dcom", Array("zlib".utf8)))))
+        }
+        #expect(error?.isSameKind(as: .unsupported("")) == true && error?.reason.contains("cmov") == true)
+    }
+
     @Test func boxesThatGoPastTheEndAreRefused() {
         #expect(throws: (any Error).self) {
             try ISOTopLevelBox([0, 0, 0, 99] + Array("mdat".utf8), at: 0, ofFileWith: 50)

@@ -278,15 +278,19 @@ def play_asks():
         latchkey("play", *SINKS, url(world, "stream.mpd")).demand(2, "no one can be asked")
 
 
+# For each track, at its end.
+DECRYPTION_TIME = r"decryption, KID [0-9a-f]{32}: [1-9]\d* samples, [1-9]\d* bytes in \d+ µs, at most \d+ µs for one\n"
+
+
 def play_log():
     """The log with its times: the version, what is asked of the license service and of the content's server, when decryption
-    begins, and what the player does."""
+    begins and how long it takes, and what the player does."""
     # The license URL has a query, in which tokens are.
     with World("firstexp:86400", name=DASH) as world:
         film = url(world, "stream.mpd")
         shown = latchkey("play", "--yes", "--log", "info", *SINKS, film).demand(0).output
         for text in (r"log: 20\S+Z info: Latchkey \d", r"license request: POST http\S+asmx: HTTP status 200 after \d+ ms",
-                     r"decryption begins: KID [0-9a-f]{32}", r"info: the player plays\n",
+                     r"decryption begins: KID [0-9a-f]{32}", DECRYPTION_TIME, r"info: the player plays\n",
                      r"info: the player has come to the end\n"):
             demand(re.search(text, shown), f"no “{text}”: {shown[-1500:]}")
         demand("firstexp" not in shown, "a query is shown")
@@ -634,7 +638,7 @@ def heartbeat_error():
 
 
 def with_hang_up(handler):
-    """As `nohup` sets it for a command, or not, whatever this process was started with."""
+    """As `nohup` sets it for a command, or not, independently of how this process was started."""
     return lambda: signal.signal(signal.SIGHUP, handler)
 
 
@@ -682,6 +686,43 @@ def terminated_early():
         finally:
             player.kill()
         demand(player.returncode == 143, f"status {player.returncode}")
+
+
+# A library for LD_PRELOAD: the process says that it ends, and ends when standard input does.
+LATE_END = r"""
+#include <stdlib.h>
+#include <unistd.h>
+static void end(void) { char byte; if (write(2, "ends\n", 5) == 5) while (read(0, &byte, 1) > 0) {} }
+__attribute__((constructor)) static void begin(void) { unsetenv("LD_PRELOAD"); atexit(end); }
+"""
+
+
+def terminated_first():
+    """What fails once a signal ends it decides no exit status, and is no event."""
+    without_configuration()
+    with children.Folder() as folder, socket.create_server(("127.0.0.1", 0)) as server:
+        source, library = folder.write("end.c", LATE_END), os.path.join(folder.path, "libend.so")
+        subprocess.run(["gcc", "-shared", "-fPIC", "-o", library, source], check=True)
+        server.settimeout(DEADLINE)
+        player = subprocess.Popen(
+            ["latchkey", "play", "--json", f"http://127.0.0.1:{server.getsockname()[1]}/film.mpd"], text=True,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, "LD_PRELOAD": library})
+        try:
+            with server.accept()[0] as connection:
+                player.terminate()
+                said = player.stderr.readline()
+                demand(said == "ends\n", f"it says {said!r}")
+                connection.sendall(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")
+                try:
+                    demand(player.wait(0.3) is None, "it does not wait for the end that the signal began")
+                except subprocess.TimeoutExpired:
+                    pass
+            output, errors = player.communicate(timeout=DEADLINE)
+        finally:
+            player.kill()
+        demand(player.returncode == 143, f"status {player.returncode}")
+        demand("error" not in {json.loads(line)["event"] for line in output.splitlines()}, output)
+        demand(not errors, errors)
 
 
 # cache
@@ -786,8 +827,11 @@ def cached_garbage():
     without_configuration()
     garbage = {"bytes.mp4": bytes(range(256)) * 40, "page.mp4": b"<!DOCTYPE html><title>Log in</title>",
                "empty.mp4": box(b"ftyp", b"isom") + box(b"mdat", bytes(9000)) + box(b"moov")}
-    with children.Folder() as folder, hls_origin.Origin(garbage) as origin:
+    # GStreamer plays it, and its times are not read here.
+    compressed = box(b"ftyp", b"qt  ") + box(b"moov", box(b"cmov", bytes(64))) + box(b"mdat", bytes(9000))
+    with children.Folder() as folder, hls_origin.Origin({**garbage, "compressed.mov.mp4": compressed}) as origin:
         cache = ("--cache", os.path.join(folder.path, "cache"))
+        latchkey("cache", "add", *cache, f"{origin.url}/compressed.mov.mp4").demand(4, "unsupported content", "cmov")
         for name in garbage:
             said = latchkey("cache", "add", *cache, f"{origin.url}/{name}").demand(4, "invalid content", name)
             demand("complete" not in said.output, said.output)
@@ -915,7 +959,7 @@ ALL = {
     "play/audio-file": lambda: play_audio_of("mp4"), "play/terminal": play_on_terminal,
     "licenses": licenses, "dates": dates, "rights-words": rights_words, "sessions": sessions,
     "heartbeat-error": heartbeat_error, "terminated/session": terminated, "terminated/hang-up": hung_up,
-    "terminated/early": terminated_early, "cache": cached,
+    "terminated/early": terminated_early, "terminated/first": terminated_first, "cache": cached,
     "cache-license": cached_with_license, "cache-folder": cached_elsewhere, "cache-audio": cached_audio,
     "cache-audio-tracks": cached_audio_tracks, "cache-in-use": cached_in_use, "cache-key": cached_key,
     "cache-garbage": cached_garbage,

@@ -316,7 +316,7 @@ def cached(_language):
 
 
 def key_needs(_language):
-    """The key system of a need is that of the loader that will be asked, whatever the media names."""
+    """The key system of a need is that of the loader that will be asked, and not always one that the media names."""
     latchkey = module()
 
     with World(name=MP4) as world:

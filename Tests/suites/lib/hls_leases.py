@@ -60,7 +60,7 @@ def lease_renewal(buffered):
 
 
 def lease_end(renewals, buffered):
-    """The key server refuses to renew, at once or later: the picture stops with the lease, whatever is buffered."""
+    """The key server refuses to renew, at once or later: the picture stops with the lease, however much is buffered."""
 
     def behavior():
         files, keys = presentation(16)

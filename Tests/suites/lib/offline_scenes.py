@@ -359,7 +359,7 @@ def sleep():
 
 
 def sleep_without_inhibitor():
-    """Whatever logind answers that is no inhibitor, downloads stop and go on as with one."""
+    """If logind answers with anything but an inhibitor, downloads stop and go on as with one."""
     with Logind(NONSENSE) as logind, Film(3, 400_000) as film:
         film.origin.rate = 200_000
         with SleepingDownload(logind, film) as going:

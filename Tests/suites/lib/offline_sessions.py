@@ -126,7 +126,7 @@ def stored_keys_in_session():
 
 
 def clear_key_in_session():
-    """Keys of a ClearKey service are not stored: downloaded content needs a session for them, whatever the configuration allows."""
+    """Keys of a ClearKey service are not stored: downloaded content needs a session for them, however it is configured."""
     with World(name=DASH) as world, Origin(media(DASH)) as origin, children.Folder() as folder:
         cache, url = os.path.join(folder.path, "cache"), f"{origin.url}/stream.mpd"
 

@@ -100,15 +100,7 @@ class Decryptor: Element, @unchecked Sendable {
     var settings: DecryptorSettings { facts.withLock { userSettings } }
     func changeSettings(_ body: (inout DecryptorSettings) -> Void) { facts.withLock { body(&userSettings) } }
     var statistics: DecryptorStatistics { facts.withLock { counters } }
-    func count(_ body: (inout DecryptorStatistics) -> Void) { facts.withLock { body(&counters) } }
-    func countDecrypted(_ size: Int, since start: UInt64) {
-        let elapsed = MonotonicTime.now &- start
-        count {
-            $0.samplesDecrypted &+= 1
-            $0.bytesDecrypted &+= UInt64(size)
-            $0.decryptTime &+= elapsed
-        }
-    }
+    func count<T>(_ body: (inout DecryptorStatistics) -> T) -> T { facts.withLock { body(&counters) } }
 
     var currentSources: KeySources? { facts.withLock { sources } }
     var currentSession: KeySession? { currentSources?.session }
@@ -138,7 +130,10 @@ class Decryptor: Element, @unchecked Sendable {
 
     /// Passes an event on when its turn has come.
     func pass(_ event: consuming Event) -> Bool {
-        guard let caps = event.caps else { return sourcePad.push(event) }
+        guard let caps = event.caps else {
+            if event.kind == .endOfStream { logTimes() }
+            return sourcePad.push(event)
+        }
         guard let clear = adopt(caps) else { return false }
         monitor.withLock { flow.hasCaps = true }
         return sourcePad.push(Event(caps: clear))
@@ -245,6 +240,7 @@ class Decryptor: Element, @unchecked Sendable {
 
     private func stop() {
         endStartWatch()
+        logTimes()
         monitor.withLock {
             flow.queue.removeAll()
             flow.awaited.removeAll()
@@ -350,6 +346,7 @@ extension Decryptor {
         let result = sourcePad.push(event)
         dropQueue(keepingSticky: true)
         currentSources?.didFlush()
+        logTimes()
         flushStream()
         beginFlow()
         return result

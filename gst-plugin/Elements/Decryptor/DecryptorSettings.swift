@@ -113,6 +113,8 @@ struct DecryptorStatistics: Sendable {
     var samplesClear: UInt64 = 0
     /// In nanoseconds.
     var decryptTime: UInt64 = 0
+    /// Since they were last logged.
+    var times = DecryptionTimes()
 
     var field: FieldValue {
         .structure(

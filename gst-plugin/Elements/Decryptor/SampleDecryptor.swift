@@ -161,7 +161,7 @@ final class SampleDecryptor: Decryptor, @unchecked Sendable {
         guard mapped != nil else { return .notWritable }
         if isWrong { tellWrongKey(keyID) }
         buffer.removeProtectionInfo()
-        countDecrypted(buffer.size, since: start)
+        countDecrypted(buffer.size, keyID, since: start)
         return .done
     }
 
@@ -191,7 +191,7 @@ final class SampleDecryptor: Decryptor, @unchecked Sendable {
         buffer.removeProtectionInfo()
         output.copyMetadata(from: buffer)
         output.removeProtectionInfo()
-        countDecrypted(output.size, since: start)
+        countDecrypted(output.size, keyID, since: start)
         if isWrong { tellWrongKey(keyID) }
         return .ready(output)
     }
@@ -308,7 +308,7 @@ extension SampleDecryptor {
         buffer.removeProtectionInfo()
         output.copyMetadata(from: buffer)
         output.removeProtectionInfo()
-        if key != nil { countDecrypted(size, since: start) }
+        if key != nil { countDecrypted(size, keyID, since: start) }
         return .ready(output)
     }
 

@@ -216,6 +216,11 @@ final class HLSKeys: Sendable {
         if isPlayed { session.didStartPlaying(keyID) }
     }
 
+    /// A segment was decrypted as a whole, in so many nanoseconds.
+    func logDecryption(at url: String, bytes: UInt64, time: UInt64) {
+        session.logDecryption("decryption, \(HTTPRequest(url: url).printableURL): \(bytes) bytes in \(time / 1000) µs")
+    }
+
     /// Whether something was decrypted here with one of these keys.
     func hasUsed(_ keyIDs: [KeyID]) -> Bool {
         uses.withLock { uses in keyIDs.contains { uses.revisions[$0] != nil } }

@@ -635,7 +635,10 @@ extension HLSPresentation {
         let opened = try await opening(for: segment.decryption, of: "segment", at: url, segment.byteRange)
         guard let stream = encrypted.stream else {
             do throws(DecryptionError) {
-                return LoopbackResponse(body: ID3Filter.filter(whole: try opened.decrypt(whole: encrypted.body)))
+                let start = MonotonicTime.now
+                let clear = try opened.decrypt(whole: encrypted.body)
+                keys.logDecryption(at: url, bytes: UInt64(encrypted.body.count), time: MonotonicTime.now &- start)
+                return LoopbackResponse(body: ID3Filter.filter(whole: clear))
             } catch {
                 throw .wrongKey(key, at: url)
             }
@@ -646,7 +649,10 @@ extension HLSPresentation {
             if !isProven { state.doubt = .wrongKey(key, at: url) }
             return isProven
         }
-        let body = DecryptedBody(stream, opened) { [weak self] error in
+        let onDecrypted: @Sendable (UInt64, UInt64) -> Void = { [weak self] in
+            self?.keys.logDecryption(at: url, bytes: $0, time: $1)
+        }
+        let body = DecryptedBody(stream, opened, onDecrypted: onDecrypted) { [weak self] error in
             // A part has no padding that would tell.
             let proves = !isProven && !segment.decryption.isPart
             if error != nil { self?.fail(.wrongKey(key, at: url)) } else if proves { self?.didProve(key) }

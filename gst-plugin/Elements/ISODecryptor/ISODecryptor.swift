@@ -173,7 +173,7 @@ final class ISODecryptor: WholeFile, @unchecked Sendable {
         } catch {
             return .cipher("\(error)", key.keyID)
         }
-        countDecrypted(size, since: start)
+        countDecrypted(size, key.keyID, since: start)
         if isWrong { tellWrongKey(key.keyID) }
         return nil
     }
@@ -470,15 +470,16 @@ extension ISODecryptor {
         let start = MonotonicTime.now
         var bytesDecrypted = 0
         var outcome = Result<Int, DecryptorFailure>.failure(.notMappable)
+        var lastKey: KeyID?
         var wrongKeys: [KeyID?] = []
         _ = output.withMutableBytes { bytes in
-            outcome = decrypt(bytes, &bytesDecrypted, &wrongKeys)
+            outcome = decrypt(bytes, &bytesDecrypted, &lastKey, &wrongKeys)
         }
         for keyID in wrongKeys { tellWrongKey(keyID) }
         switch outcome {
         case .failure(let failure): return fail(failure)
         case .success(let usable):
-            if bytesDecrypted > 0 { countDecrypted(bytesDecrypted, since: start) }
+            if bytesDecrypted > 0 { countDecrypted(bytesDecrypted, lastKey, since: start) }
             let front = Int(offset - file.extent.lowerBound)
             let count = min(size, max(0, usable - front))
             guard count > 0 else { return .failed(.endOfStream) }
@@ -489,7 +490,8 @@ extension ISODecryptor {
     }
 
     private func decrypt(
-        _ bytes: UnsafeMutableRawBufferPointer, _ size: inout Int, _ wrongKeys: inout [KeyID?]
+        _ bytes: UnsafeMutableRawBufferPointer, _ size: inout Int, _ lastKey: inout KeyID?,
+        _ wrongKeys: inout [KeyID?]
     ) -> Result<Int, DecryptorFailure> {
         let begin = file.extent.lowerBound
         do throws(DecryptorFailure) {
@@ -507,6 +509,7 @@ extension ISODecryptor {
                     throw .cipher("\(error)", key.keyID)
                 }
                 size += sample.count
+                lastKey = key.keyID
                 // The sample is a part of these bytes.
                 let place = bytes.baseAddress.flatMap { base in
                     sample.baseAddress.map { begin &+ UInt64(clamping: base.distance(to: $0)) }

@@ -209,7 +209,7 @@ final class TSDecryptor: Decryptor, @unchecked Sendable {
                 samples = SampleAESStream(isJoining: isJoining)
                 return .failed(failure)
             }
-            countDecrypted(size, since: start)
+            countDecrypted(size, keyID, since: start)
             if reason != nil, samples.contradictsNote { return .failed(.malformedStream(Self.notEncrypted)) }
             if let reason { tellWrongKey(keyID, because: reason) }
             return .done

@@ -35,6 +35,9 @@ final class AgentSession: Sendable {
             log(line)
             core?.log(.warning, line)
         }
+        configuration.decryptionLog = { [weak core] line in
+            core.map { $0.log(.info, AgentCore.withoutQueries(line, of: $0.contentURL)) }
+        }
         configuration.originalMediaURL = { [weak core] in core?.originalURL($0) }
         localKeys = try settings.keysFile.map { path throws(KeyError) in try StaticKeys.read(path: path) }
         let gate = isManual ? AcquisitionGate(core.gateHooks) : nil

@@ -78,6 +78,23 @@ import Testing
         withExtendedLifetime(watch) {}
     }
 
+    @Test func theTimeThatDecryptionTakesIsLoggedWithoutQueries() throws {
+        let mark = "decryption of this test"
+        let found = Mutex<[AgentLogMessage]>([])
+        let watch = AgentLog.watch { line in
+            if line.text.hasPrefix(mark) { found.withLock { $0.append(line) } }
+        }
+        var configuration = Agent.Configuration()
+        configuration.configurationFile = "/dev/null"
+        let agent = Agent(contentURL: "http://a.example/film.m3u8", type: .hls, configuration: configuration)
+        let session = try agent.core.session().session
+        session.logDecryption("\(mark), http://a.example/1.ts?token=geheim: 12 bytes in 3 µs")
+        let lines = found.withLock { $0 }
+        #expect(lines.map(\.level) == [.info])
+        #expect(lines.allSatisfy { $0.text.hasSuffix("12 bytes in 3 µs") && !$0.text.contains("geheim") }, "\(lines)")
+        withExtendedLifetime(watch) {}
+    }
+
     @Test func linesComeWithTheirLevelUntilTheWatchEnds() {
         let lines = Lines()
         let logger = Logger(label: "test") { _ in Handler(lines: lines) }

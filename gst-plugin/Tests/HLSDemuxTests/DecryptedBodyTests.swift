@@ -76,6 +76,32 @@ import Testing
         }
     }
 
+    /// By a clock that goes on by itself, and by far more while pieces are waited for.
+    @Test func theTimeOfDecryptionIsToldWithoutTheWaits() async throws {
+        let segment = try Segment()
+        let clock = Mutex<UInt64>(0)
+        let told = Mutex<[[UInt64]]>([])
+        let pieces = Pieces(segment.encrypted, of: 4096)
+        let source = pieces.stream(length: nil)
+        let slow = LoopbackStream(length: nil) { () async throws(LoopbackStream.Broken) in
+            clock.withLock { $0 += 1_000_000 }
+            return try await source.next()
+        }
+        let body = DecryptedBody(
+            slow, try segment.opened(),
+            now: {
+                clock.withLock { clock in
+                    clock += 7
+                    return clock
+                }
+            },
+            onDecrypted: { bytes, time in told.withLock { $0.append([bytes, time]) } }, onEnd: { _ in })
+        #expect(try await all(body) == segment.clear)
+        // The clock is read before and after each piece, and before and after the end.
+        let count = (segment.encrypted.count + 4095) / 4096
+        #expect(told.withLock { $0 } == [[UInt64(segment.encrypted.count), UInt64(7 * (count + 1))]])
+    }
+
     @Test func aWrongKeyShowsInThePadding() async throws {
         let segment = try Segment()
         let other = try #require(ContentKey([UInt8](repeating: 7, count: 16)))

@@ -37,10 +37,13 @@ import Testing
         let leftOut = Mutex<[[KeyID: KeyError]]>([])
     }
 
-    @Test func aVariantIsLeftBeforeAKeyThatIsRefused() async throws {
+    /// One that is open. The key server refuses the keys of these URIs.
+    private static func presentation(
+        refusing isRefused: @escaping @Sendable (String) -> Bool
+    ) throws -> (HLSPresentation, KeySession, HLSKeys, Told) {
         let contentKey = try #require(ContentKey([UInt8](repeating: 7, count: 16)))
         let loader = CallbackLoader { request in
-            if request.keyURI == "skd://9/3" {
+            if isRefused(request.keyURI ?? "") {
                 request.finishLoading(with: .denied("not in the subscription"))
             } else {
                 request.finishLoading(with: .key(contentKey))
@@ -56,6 +59,11 @@ import Testing
             onLeftOut: { refusals in told.leftOut.withLock { $0.append(refusals) } },
             onDeparture: { departure in told.departures.withLock { $0.append(departure) } })
         try presentation.open { _ in }
+        return (presentation, session, keys, told)
+    }
+
+    @Test func aVariantIsLeftBeforeAKeyThatIsRefused() async throws {
+        let (presentation, session, keys, told) = try Self.presentation { $0 == "skd://9/3" }
         defer { presentation.close() }
         _ = try presentation.start(Playlists.master, from: "https://a.test/master.m3u8")
         func playlist(_ name: String) async throws -> String {
@@ -107,23 +115,9 @@ import Testing
 
     /// Where no variant has all keys, one that begins is as good as ever.
     @Test func whatBeginsPlaysUntilItsRefusedKey() async throws {
-        let contentKey = try #require(ContentKey([UInt8](repeating: 7, count: 16)))
-        let loader = CallbackLoader { request in
-            if request.keyURI?.hasPrefix("skd://9/") == true || request.keyURI == "skd://1/2" {
-                request.finishLoading(with: .denied("not in the subscription"))
-            } else {
-                request.finishLoading(with: .key(contentKey))
-            }
-            return true
+        let (presentation, session, keys, told) = try Self.presentation {
+            $0.hasPrefix("skd://9/") || $0 == "skd://1/2"
         }
-        let session = KeySession(loaders: [loader])
-        let keys = HLSKeys(session: session, timeout: .seconds(30))
-        let told = Told()
-        let presentation = HLSPresentation(
-            origin: HLSOrigin(transport: Playlists()), keys: keys, keyFormats: [.fairPlay],
-            choice: KeyChoice(session: session, timeout: .seconds(30)),
-            onDeparture: { departure in told.departures.withLock { $0.append(departure) } })
-        try presentation.open { _ in }
         defer { presentation.close() }
         _ = try presentation.start(Playlists.master, from: "https://a.test/master.m3u8")
         for name in ["9", "9", "1", "9"] {
