@@ -24,7 +24,6 @@ struct HLSPlan {
     private(set) var segmentToProbe: HLSRewriting.SegmentProbe?
 
     private let relaysSegments: Bool
-    private let relayedOrigin: String?
     private let relaysFiles: Bool
 
     private let window: HLSWindow
@@ -35,10 +34,7 @@ struct HLSPlan {
     init(_ media: HLSMediaPlaylist, rewriter: HLSPlaylistRewriter, front: HLSNumbering.Front? = nil) {
         window = rewriter.window
         self.front = front
-        relaysSegments =
-            rewriter.relaysSegments || rewriter.relaysClearPlaylists
-            || rewriter.relaysLiveSegments && !media.isEnded
-        relayedOrigin = rewriter.relayedOrigin
+        relaysSegments = rewriter.relaysSegments || rewriter.relaysClearPlaylists
         relaysFiles = rewriter.relaysFiles
         var kindsByExtension = KindGuess(known: rewriter.segmentKind)
         kinds = media.segments.map { kindsByExtension.kind(of: $0) }
@@ -274,10 +270,9 @@ extension HLSPlan {
     }
 
     private func isRelayed(_ url: String) -> Bool {
-        guard relaysSegments || relaysFiles || relayedOrigin != nil else { return false }
+        guard relaysSegments || relaysFiles else { return false }
         let reference = URIReference(url)
-        if relaysFiles, reference.filePath != nil { return true }
-        return reference.isHTTP && (relaysSegments || reference.origin == relayedOrigin)
+        return relaysSegments && reference.isHTTP || relaysFiles && reference.filePath != nil
     }
 
     /// Seconds in ticks of 90 kHz, of which the lowest 33 bits are kept.

@@ -43,7 +43,8 @@ public struct HLSPlaylistRewriter: Sendable {
     public var keyLimit = HLSPlaylist.defaultKeyLimit
 
     /// Whether segments of playlists with keys that would stay with their origin are to come through this library as
-    /// well (`HLSResource.relayedSegment`); their parts (`EXT-X-PART`) stay where they are.
+    /// well (`HLSResource.relayedSegment`); their parts (`EXT-X-PART`) stay where they are. A live segment that is known keeps
+    /// its URL.
     public var relaysSegments = false
 
     /// The same for playlists without keys and their maps, too.
@@ -51,12 +52,6 @@ public struct HLSPlaylistRewriter: Sendable {
 
     /// Whether segments in files count among those, as of a playlist in a file.
     package var relaysFiles = false
-
-    /// As `relaysSegments`, for live playlists alone. A segment that is known keeps its URL.
-    package var relaysLiveSegments = false
-
-    /// As `relaysSegments`, for segments at this origin alone (`URIReference.origin`); nil: for none.
-    public var relayedOrigin: String?
 
     /// The name or language of the audio track that is to play; nil: the default of the playlist.
     public var audioTrack: String?

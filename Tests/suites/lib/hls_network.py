@@ -191,6 +191,26 @@ def cookies_of_segments(kind):
         same_frames(player, next(track for track in case.tracks if track.kind == "video").frames)
 
 
+def cookies_of_hls_segments():
+    """What segments set goes back with the segments behind them, although no playlist, init segment or key sets anything."""
+    video, uri, jar = media.Fragmented("video"), "skd://cookies", CookieJar()
+    key, lines, needs = media.key_of(uri), ['#EXT-X-MAP:URI="init.mp4"', media.key_line(uri)], []
+    files = {"master.m3u8": media.master_playlist([("v.m3u8", 300_000)]), "init.mp4": video.init_of("cookies")}
+    for number in range(COUNT):
+        sets = [f"s{number}=1"] if number < 2 else []
+        lines += media.segment_lines(video.duration(number), f"{number}.m4s")
+        files[f"{number}.m4s"] = jar.answer(video.segment(number, key), list(needs), sets)
+        needs += sets
+    files["v.m3u8"] = media.media_playlist(lines)
+    with Scene(files, {uri: key}) as scene:
+        player = scene.player()
+        player.play()
+        error = player.until_end(60.0)
+        demand(not jar.wrong, jar.wrong[:3])
+        demand(error is None, error)
+        same_frames(player, [sum for number in range(COUNT) for sum in video.frames(number)])
+
+
 def case_file(case, name):
     with open(case.path(name), "rb") as file:
         return file.read()
@@ -254,5 +274,6 @@ ALL = {
     **{f"cookies/dash{name}": functools.partial(cookies_dash, is_relayed)
        for name, is_relayed in (("", False), ("-relayed", True))},
     **{f"cookies/{kind}-segments": functools.partial(cookies_of_segments, kind) for kind in ("dash", "smooth")},
+    "cookies/hls-segments": cookies_of_hls_segments,
 }
 LONG = {"slow-playlist": slow_playlist}

@@ -708,7 +708,7 @@ extension AdaptiveBin {
             }
         })
 
-    /// A relay of the origin's segments, which tells what it does on the bus. Nil where the stock demuxer fetches them.
+    /// A relay of the origin's segments, which tells what it does on the bus. Nil where no outage is waited for.
     final func makeRelay(_ origin: PresentationOrigin) -> SegmentRelay? {
         let milliseconds = withGuarded { $0.outageMilliseconds }
         guard milliseconds > 0 else { return nil }

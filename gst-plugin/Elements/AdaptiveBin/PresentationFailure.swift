@@ -56,6 +56,14 @@ struct PresentationFailure: Error, Sendable {
         }
     }
 
+    /// The origin has answered, or what is in its place.
+    var isAnswer: Bool {
+        switch cause {
+        case .status, .foreign: true
+        case .connection, .other: false
+        }
+    }
+
     /// The origin has nothing of that name.
     var isAbsence: Bool {
         if case .status(let status) = cause { status == 404 || status == 410 } else { false }

@@ -40,7 +40,8 @@ final class PresentationOrigin: Sendable {
         /// Scheme, host and port of the presentation's first URL.
         var home: String?
         var isLocal = false
-        /// The last request of the stock demuxer, whose fields also go with what it does not ask for itself.
+        /// The last request of the stock demuxer, whose fields also go with what it does not ask for itself. Before the first one:
+        /// what it takes over from the source element, and the presentation's URL as the referrer.
         var demuxerHeaders: [HTTPHeader] = []
         /// Where playlists and manifests have moved for good.
         var moved: [String: String] = [:]
@@ -64,22 +65,17 @@ final class PresentationOrigin: Sendable {
     /// The fields of the request that brought the manifest.
     func setHeaders(_ headers: [HTTPHeader]) { state.withLock { $0.headers = headers.filter(Self.isPassedOn) } }
 
-    /// Where what the stock demuxer fetches by itself would lack something: it sends no field of the source element but
-    /// those that `takenOver` has. Nil where there is no other.
-    var originOfOwnFields: String? {
-        state.withLock { state in
-            let isOwn = state.headers.contains { mine in
-                !Self.takenOver.contains { mine.isSameField(as: HTTPHeader(name: $0, value: "")) }
-            }
-            return isOwn ? state.home : nil
-        }
-    }
-
-    private static let takenOver = ["Accept", "Cache-Control", "Cookie", "Pragma", "Referer", "User-Agent"]
-
-    func setHome(_ url: String) {
+    /// Where the presentation is. `source` is that before redirects; nil: there were none.
+    func setHome(_ url: String, source: String? = nil) {
         let reference = URIReference(url)
-        state.withLock { ($0.home, $0.isLocal) = (reference.origin, reference.filePath != nil) }
+        state.withLock { state in
+            (state.home, state.isLocal) = (reference.origin, reference.filePath != nil)
+            guard state.demuxerHeaders.isEmpty else { return }
+            state.demuxerHeaders = state.headers.filter { $0.name.lowercased() == "user-agent" || Self.isReferrer($0) }
+            if !state.demuxerHeaders.contains(where: Self.isReferrer) {
+                state.demuxerHeaders.append(HTTPHeader(name: "Referer", value: source ?? url))
+            }
+        }
     }
 
     /// Whether the presentation is a file of this device: only such a one may name other files.

@@ -274,7 +274,7 @@ final class SegmentRelay: Sendable {
 
 extension PresentationFailure {
     /// As the stock demuxer is to hear of it: where all was tried, with a status after which it gives up.
-    fileprivate func givenUp(_ isOver: Bool) -> PresentationFailure {
+    func givenUp(_ isOver: Bool) -> PresentationFailure {
         var failure = self
         if isOver { failure.status = 404 }
         return failure

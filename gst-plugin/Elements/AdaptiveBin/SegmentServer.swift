@@ -259,17 +259,23 @@ final class SegmentServer: Sendable {
 }
 
 extension AdaptiveBin {
-    /// Makes the server of a protected presentation that waits for no outage, and opens it. Nil where the stock demuxer could
-    /// not reach it.
-    final var makePlainSegments: @Sendable (PresentationOrigin) -> SegmentServer? {
-        { [giveUp, element = WeakElement(reference)] origin in
-            guard LoopbackReach.isDirect(Environment.variable) else { return nil }
-            let relay = SegmentRelay(origin, limit: .zero) { notice in
+    /// A relay that waits for no outage, and tells what it does on the bus.
+    final var makePlainRelay: @Sendable (PresentationOrigin) -> SegmentRelay {
+        { [element = WeakElement(reference)] origin in
+            SegmentRelay(origin, limit: .zero) { notice in
                 // Nobody waits for the network.
                 if case .noNetwork = notice { return }
                 element.withElement { notice.post(on: $0.reference) }
             }
-            let server = SegmentServer(origin, relay: relay, giveUp: giveUp)
+        }
+    }
+
+    /// Makes the server of a protected presentation that waits for no outage, and opens it. Nil where the stock demuxer could
+    /// not reach it.
+    final var makePlainSegments: @Sendable (PresentationOrigin) -> SegmentServer? {
+        { [giveUp, makePlainRelay] origin in
+            guard LoopbackReach.isDirect(Environment.variable) else { return nil }
+            let server = SegmentServer(origin, relay: makePlainRelay(origin), giveUp: giveUp)
             return (try? server.open()).map { server }
         }
     }

@@ -127,7 +127,7 @@ final class DASHRun: AdaptiveRun {
     /// A manifest that is not well-formed still goes to the stock demuxer, which is the one that plays it. Throws for
     /// what no player takes, and for what would take the stock demuxer more memory than a player should give.
     func start(_ bytes: [UInt8], from url: String, source: String? = nil) throws(PresentationFailure) {
-        origin.setHome(url)
+        origin.setHome(url, source: source)
         do throws(FormatError) {
             let manifest = try DASHManifest(bytes, from: choice == nil ? nil : url)
             let later = LaterVersions(manifest, from: url, source: source ?? url)

@@ -7,8 +7,8 @@ import LatchkeyManifests
 /// What becomes of segments of live playlists that their origin does not have: they are there no more, or not there yet. A value.
 ///
 /// Workaround (GStreamer <1.26): at such a segment, the stock demuxer aborts the process or plays on, by chance, with clear media
-/// too: when it waits for the next version of the playlist, and that comes before it has ended the download. So segments of
-/// live playlists with keys come through the loopback server, which gives it nothing in their place, or waits.
+/// too: when it waits for the next version of the playlist, and that comes before it has ended the download. So the loopback
+/// server, through which segments of playlists with keys come, gives it nothing in their place, or waits.
 struct AbsentSegments: Sendable {
     enum Verdict: Equatable {
         /// It is the last one of its playlist: ask again after so long.
@@ -43,6 +43,8 @@ struct AbsentSegments: Sendable {
     private var playlists: [String: Playlist] = [:]
     private var strays = Playlist()
 
+    var isLive: Bool { !playlists.isEmpty }
+
     /// A playlist of that name was rewritten.
     mutating func update(_ rewriting: HLSRewriting, of name: String) {
         guard rewriting.kind == .media, !rewriting.isEnded else { return playlists[name] = nil }
@@ -55,7 +57,7 @@ struct AbsentSegments: Sendable {
     /// The origin has answered 404 or 410 for that segment, before which it was asked for so often. Nil: nothing is live, so that
     /// it is the stock demuxer's matter.
     mutating func verdict(on url: String, attempt: Int) -> Verdict? {
-        guard !playlists.isEmpty else { return nil }
+        guard isLive else { return nil }
         let name = playlists.first { $0.value.urls.contains(url) }?.key
         var playlist = name.flatMap { playlists[$0] } ?? strays
         if playlist.last.contains(url), attempt < Self.attempts.each * Self.attempts.targets {

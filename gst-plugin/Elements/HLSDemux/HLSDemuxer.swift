@@ -12,9 +12,9 @@ import LatchkeyProtection
 /// HLS with keys: a bin around GStreamer's own demuxer.
 ///
 /// The stock demuxer never sees a key. It gets rewritten playlists and, where they need it, init segments from a loopback
-/// server, which also decrypts segments that are encrypted as a whole. Others it fetches from the origin as always, with
-/// encrypted samples. The keys that the playlists name are asked for at once. What comes out passes a gate, so that media
-/// that is decrypted already stops when the right to it ends.
+/// server, which also decrypts segments that are encrypted as a whole. Others with keys come from there as they are, with
+/// encrypted samples; clear ones it fetches from the origin as always. The keys that the playlists name are asked for at once.
+/// What comes out passes a gate, so that media that is decrypted already stops when the right to it ends.
 final class HLSDemuxer: AdaptiveBin, @unchecked Sendable {
     // SAFETY: `settings` is guarded by `monitor`.
 
@@ -34,7 +34,7 @@ final class HLSDemuxer: AdaptiveBin, @unchecked Sendable {
         let weak = WeakElement(reference)
         let run = HLSRun(
             shared: shared, settings: monitor.withLock { settings },
-            choice: KeyChoice(partialLicenses(shared), shared), makeRelay: makeRelay,
+            choice: KeyChoice(partialLicenses(shared), shared), makeRelay: makeRelay, makePlainRelay: makePlainRelay,
             onLeftOut: { refusals in weak.withElement { ($0 as? HLSDemuxer)?.tellLeftOut(refusals) } },
             onDeparture: { departure in weak.withElement { ($0 as? HLSDemuxer)?.setDeparture(departure) } },
             onFiles: { isAll in weak.withElement { ($0 as? HLSDemuxer)?.note(playsFiles: isAll) } },
@@ -302,13 +302,13 @@ final class HLSRun: AdaptiveRun {
     let observation = SessionObservation()
 
     /// `choice` leaves out variants whose keys may not be used; nil: none is. `onLeftOut` hears of these, and
-    /// `onDeparture` that one is to be left that plays. `makeRelay` gives what
-    /// fetches segments in the stock demuxer's place; nil: nothing does. `onOpenRoute` hears that pictures of a key which is used
-    /// in the loopback server came to where no guard is, `onFiles` whether playlists name files alone, and `onWrongKey` that such
-    /// a key is not that of the media. `isAskedToPlay` is for `HLSKeys`.
+    /// `onDeparture` that one is to be left that plays. `makeRelay` gives what fetches segments in the stock demuxer's place and
+    /// waits for outages; nil: what `makePlainRelay` gives does, and waits for none. `onOpenRoute` hears that pictures of a key
+    /// which is used in the loopback server came to where no guard is, `onFiles` whether playlists name files alone, and
+    /// `onWrongKey` that such a key is not that of the media. `isAskedToPlay` is for `HLSKeys`.
     init(
         shared: SharedSession, settings: HLSSettings, choice: KeyChoice?,
-        makeRelay: (PresentationOrigin) -> SegmentRelay?,
+        makeRelay: (PresentationOrigin) -> SegmentRelay?, makePlainRelay: (PresentationOrigin) -> SegmentRelay,
         onLeftOut: @escaping @Sendable ([KeyID: KeyError]) -> Void,
         onDeparture: @escaping @Sendable (HLSVariantChoice.Departure?) -> Void,
         onFiles: @escaping @Sendable (Bool) -> Void,
@@ -326,7 +326,7 @@ final class HLSRun: AdaptiveRun {
             origin: origin, keys: keys,
             keyFormats: settings.keyFormats(for: shared.settings),
             envelopes: EnvelopeParsers(includesOwn: shared.settings.readsEnvelopes), relay: makeRelay(origin),
-            keyLimit: shared.settings.playlistKeys ?? HLSPlaylist.defaultKeyLimit,
+            plainRelay: makePlainRelay(origin), keyLimit: shared.settings.playlistKeys ?? HLSPlaylist.defaultKeyLimit,
             outputLevel: { [session] in session.outputLevel }, choice: choice, onLeftOut: onLeftOut,
             onDeparture: onDeparture, onFiles: onFiles)
         loader = IdentityKeyLoader(origin: origin)

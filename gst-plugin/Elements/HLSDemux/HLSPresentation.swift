@@ -34,9 +34,10 @@ final class HLSPresentation: Sendable {
     let onDeparture: @Sendable (HLSVariantChoice.Departure?) -> Void
     /// Hears of each playlist of a presentation that is a file, whether it names media in files alone.
     private let onFiles: @Sendable (Bool) -> Void
-    /// What is fetched again where the network fails; nil: the stock demuxer fetches segments, and decides.
+    /// What is fetched again where the network fails; nil: the stock demuxer decides.
     let relay: SegmentRelay?
-    /// `relay`, or one that tries once: for segments that want fields which the stock demuxer does not send.
+    /// `relay`, or one that tries once. Protected segments come through it: what the stock demuxer fetches itself lacks fields
+    /// of the source element, and before GStreamer 1.28 the cookies that segments set.
     private let segmentRelay: SegmentRelay
 
     struct State {
@@ -98,11 +99,11 @@ final class HLSPresentation: Sendable {
     }
 
     /// `outputLevel` says what the outputs have, for the choice of variants. `choice` leaves out those whose keys may not be
-    /// used, and `onLeftOut` hears of these. `onDeparture` hears that one is to be left that plays. With a `relay`, segments come
-    /// through it, and all is asked for as long as it tries.
+    /// used, and `onLeftOut` hears of these. `onDeparture` hears that one is to be left that plays. Segments come through `relay`,
+    /// and all is asked for as long as it tries; or, if that is nil, through `plainRelay`, which waits for no outage.
     init(
         origin: HLSOrigin, keys: HLSKeys, keyFormats: [HLSKeyFormat], envelopes: EnvelopeParsers = EnvelopeParsers(),
-        relay: SegmentRelay? = nil, keyLimit: Int = HLSPlaylist.defaultKeyLimit,
+        relay: SegmentRelay? = nil, plainRelay: SegmentRelay? = nil, keyLimit: Int = HLSPlaylist.defaultKeyLimit,
         outputLevel: @escaping @Sendable () -> OutputRequirement = { .unprotected }, choice: KeyChoice? = nil,
         onLeftOut: @escaping @Sendable ([KeyID: KeyError]) -> Void = { _ in },
         onDeparture: @escaping @Sendable (HLSVariantChoice.Departure?) -> Void = { _ in },
@@ -118,7 +119,7 @@ final class HLSPresentation: Sendable {
         segments = AnnouncedSegments(table, watch.output)
         self.origin = origin
         self.relay = relay
-        segmentRelay = relay ?? SegmentRelay(origin, limit: .zero) { _ in }
+        segmentRelay = relay ?? plainRelay ?? SegmentRelay(origin, limit: .zero) { _ in }
         self.keys = keys
         self.keyFormats = keyFormats
         self.keyLimit = keyLimit
@@ -270,8 +271,7 @@ final class HLSPresentation: Sendable {
         if let foreign { throw .foreign(foreign, inPlaceOf: "playlist", at: url) }
         let servers = state.withLock { $0.servers }
         let outputLevel = outputLevel()
-        let (table, relaysSegments, relayedOrigin) = (table, relay != nil, origin.originOfOwnFields)
-        let (hasCookies, isLocal) = (origin.cookies.hasBeenUsed, origin.isLocal)
+        let (table, hasCookies, isLocal) = (table, origin.cookies.hasBeenUsed, origin.isLocal)
         let (rewriting, wanted) = try state.withLock { state throws(HLSFailure) in
             var rewriter =
                 state.rewriters[name]
@@ -279,11 +279,9 @@ final class HLSPresentation: Sendable {
                     keyFormats: keyFormats, importedVariables: state.variables, sessionKeys: state.sessionKeys)
             rewriter.keyLimit = keyLimit
             rewriter.outputLevel = outputLevel
-            rewriter.relaysSegments = relaysSegments
-            rewriter.relaysLiveSegments = state.absent != nil
+            rewriter.relaysSegments = true
             // Workaround (GStreamer <1.26): the stock demuxer fetches no files.
             rewriter.relaysFiles = isLocal
-            rewriter.relayedOrigin = relayedOrigin
             // Not for a live playlist that plays: the stock demuxer knows its segments by their URLs.
             if state.rewriters[name] == nil { rewriter.relaysClearPlaylists = hasCookies || isLocal }
             rewriter.audioTrack = state.audioTrack
@@ -533,17 +531,30 @@ extension HLSPresentation {
         }
     }
 
+    /// Of what no connection brings, where the stock demuxer is to decide. It would make as many itself, within a moment.
+    private static let attempts = 4
+
     /// What the origin answers, as it comes. Nil: it has no such segment, and playback is to go on without.
     private func segmentThatMayBeAbsent(
         _ url: String, _ request: LoopbackRequest, isEncrypted: Bool = false
     ) async throws(HLSFailure) -> LoopbackResponse? {
         var attempt = 0
+        var failures = 0
         while true {
             do throws(HLSFailure) {
                 let response = try await segmentRelay.answer(url, request, isEncrypted: isEncrypted)
                 state.withLock { $0.absent?.didCome(url) }
                 return response
             } catch {
+                if relay == nil, !Task.isCancelled, !error.isAnswer {
+                    failures += 1
+                    if error.mayPass, failures < Self.attempts { continue }
+                    // The stock demuxer takes a server error in its place for the end, or asks for ever; and before GStreamer 1.26
+                    // it may abort the process at a live segment that is not there.
+                    fail(error)
+                    if state.withLock({ $0.absent?.isLive }) == true { return nil }
+                    throw error.givenUp(true)
+                }
                 guard error.isAbsence, let verdict = state.withLock({ $0.absent?.verdict(on: url, attempt: attempt) })
                 else {
                     throw error

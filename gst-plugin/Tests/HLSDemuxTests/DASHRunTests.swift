@@ -272,6 +272,7 @@ extension HLSDemuxTests.DASHRunTests {
     /// Hands out files by their names, and remembers who asked for what.
     private final class Files: HTTPTransport {
         let names = Mutex<[String]>([])
+        let referrers = Mutex<Set<String?>>([])
         private let files: [String: [UInt8]]
 
         init(_ files: [String: [UInt8]]) { self.files = files }
@@ -279,6 +280,9 @@ extension HLSDemuxTests.DASHRunTests {
         func send(_ request: HTTPRequest) async throws(HTTPError) -> HTTPResponse {
             let name = String(request.url.split(separator: "/").last ?? "")
             names.withLock { $0.append(name) }
+            if name.hasSuffix(".mp4") {
+                _ = referrers.withLock { $0.insert(request.headers.first { $0.name == "Referer" }?.value) }
+            }
             return HTTPResponse(
                 status: files[name] == nil ? 404 : 200, body: files[name] ?? [], url: request.url)
         }
@@ -333,6 +337,7 @@ extension HLSDemuxTests.DASHRunTests {
             let later = try await #require(run.segments).answer(LoopbackRequest(path: "m"))
             #expect(try Self.representations(later.body) == ["1"])
         }
+        #expect(files.referrers.withLock { $0 } == [url])
         // Each once.
         #expect(files.names.withLock { $0 }.filter { $0 != "live.mpd" }.sorted() == ["1.mp4", "2.mp4"])
     }

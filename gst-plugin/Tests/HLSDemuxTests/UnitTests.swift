@@ -278,6 +278,35 @@ struct HLSOriginTests {
         #expect(sent.map { header($0, "Referer") } == [referrer, referrer, referrer])
     }
 
+    /// Before the stock demuxer has asked for anything, such as init segments that tell keys: with what it would send.
+    @Test(arguments: [
+        ("https://a.test/i.mp4", "https://a.test/first.mpd?token=t", "mine"), ("https://b.test/i.mp4", "https://a.test/", nil),
+    ])
+    func firstFetchesAreAsTheStockDemuxers(url: String, referrer: String, own: String?) async throws {
+        let transport = Transport()
+        let origin = PresentationOrigin(transport: transport)
+        origin.setHeaders([
+            HTTPHeader(name: "User-Agent", value: "Test/1"), HTTPHeader(name: "Cookie", value: "id=7"),
+            HTTPHeader(name: "X-Own", value: "mine"),
+        ])
+        origin.setHome("https://a.test/now.mpd", source: "https://me:secret@a.test/first.mpd?token=t")
+        _ = try await origin.bytes(.initSegment, url)
+        let later = LoopbackRequest(path: "x", headers: [HTTPHeader(name: "User-Agent", value: "Test/2")])
+        origin.note(later)
+        _ = try await origin.bytes(.initSegment, url)
+        let sent = transport.sent.withLock { $0 }
+        #expect(sent.map { header($0, "User-Agent") } == ["Test/1", "Test/2"])
+        #expect(sent.map { header($0, "Referer") } == [referrer, nil])
+        #expect(sent.map { header($0, "Cookie") } == ["id=7", "id=7"] && sent.map { header($0, "X-Own") } == [own, own])
+        #expect(sent.allSatisfy { $0.cookies === origin.cookies })
+        // The application's own one.
+        let other = PresentationOrigin(transport: transport)
+        other.setHeaders([HTTPHeader(name: "Referer", value: "https://a.test/page")])
+        other.setHome("https://a.test/now.mpd")
+        _ = try await other.bytes(.initSegment, "https://a.test/i.mp4")
+        #expect(header(try #require(transport.sent.withLock { $0.last }), "Referer") == "https://a.test/page")
+    }
+
     /// A redirect does not take them along either.
     @Test func theApplicationsCookiesDoNotMoveToAnotherOrigin() async throws {
         let transport = Transport(moved: [
