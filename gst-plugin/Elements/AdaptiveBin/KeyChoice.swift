@@ -73,13 +73,14 @@ extension AdaptiveBin {
         monitor.broadcast()
     }
 
-    /// Says once of each key that qualities are left out for it.
-    final func tellLeftOut(_ refusals: [KeyID: KeyError]) {
-        let new = withGuarded { guarded in
+    /// Says once of each key that qualities are left out for it, unless the run is over to which that `origin` belongs.
+    final func tellLeftOut(_ refusals: [KeyID: KeyError], of origin: PresentationOrigin) {
+        let (new, run) = withGuarded { guarded -> ([KeyID: KeyError], (any AdaptiveRun)?) in
+            guard guarded.run?.origin === origin else { return ([:], nil) }
             defer { guarded.leftOut.formUnion(refusals.keys) }
-            return refusals.filter { !guarded.leftOut.contains($0.key) }
+            return (refusals.filter { !guarded.leftOut.contains($0.key) }, guarded.run)
         }
-        guard let session = currentRun?.session else { return }
+        guard let session = run?.session else { return }
         for (name, error) in new.map({ (session.name(of: $0.key), $0.value) }).sorted(by: { $0.0 < $1.0 }) {
             reference.postWarning(
                 GST_STREAM_ERROR_DECRYPT_NOKEY, "No key for \(name): \(error). What needs it is left out.",

@@ -42,7 +42,9 @@ final class DASHDemuxer: AdaptiveBin, @unchecked Sendable {
             playback: shared.playback(around: reference), makeSegments: makeSegmentServer,
             makePlainSegments: makePlainSegments)
         let weak = WeakElement(reference)
-        run.onLeftOut { refusals in weak.withElement { ($0 as? DASHDemuxer)?.tellLeftOut(refusals) } }
+        run.onLeftOut { [origin = run.origin] refusals in
+            weak.withElement { ($0 as? DASHDemuxer)?.tellLeftOut(refusals, of: origin) }
+        }
         run.onFailure { failure in weak.withElement { ($0 as? DASHDemuxer)?.fail(failure) } }
         run.watch.begin(look: look())
         return run
