@@ -55,7 +55,7 @@ final class DASHDemuxer: AdaptiveBin, @unchecked Sendable {
         noteFiles(of: bytes, from: url)
         try run.start(bytes, from: url, source: manifest.source)
         if let choice = run.choice {
-            if run.hasUntoldKeys { wait(atMost: DASHRun.initSegmentPatience) { await run.findKeys(bytes, from: url) } }
+            if run.hasUntoldKeys { wait(atMost: KeyChoice.lookPatience) { await run.findKeys(bytes, from: url) } }
             waitForAnswers(to: run.decidingKeyIDs, choice)
         }
         let track = audioTrack
