@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
+import LatchkeyProtection
+
 /// Whether the start of a file is protected ISO media that has samples.
 ///
 /// A file without samples is an initialization section. HLS players look at those alone and stop at a type that they do
@@ -148,6 +150,26 @@ extension ISORecognition {
                 $0.type == "senc" || $0.isExtended(ISOExtendedType.sampleEncryption, in: bytes)
             }
         }
+    }
+}
+
+extension ISORecognition {
+    /// The keys that PIFF's boxes name for the samples of a fragment, of which `bytes` are the start. `keyID`: of samples of which
+    /// they name none. Nil where that cannot be told, as where keys change inside of the fragment.
+    package static func keyIDs(ofFragment bytes: [UInt8], else keyID: KeyID?) -> Set<KeyID>? {
+        guard let header = try? ISOBoxHeader(bytes.prefix(16), at: 0), header.type == "moof",
+            let end = try? header.end(from: 0), end <= UInt64(bytes.count),
+            let boxes = (try? ISOBox.boxes(in: bytes, range: 0..<Int(end)))?.first.flatMap({ try? $0.children(in: bytes) })
+        else { return nil }
+        var found: Set<KeyID> = []
+        for box in boxes where box.type == "traf" {
+            guard let own = try? box.children(in: bytes), let information = try? ISOAuxiliaryInformation(own, in: bytes),
+                let groups = try? ISOSampleGroups(own, in: bytes), groups.descriptions.isEmpty
+            else { return nil }
+            let named = information.override.map { $0.isProtected ? $0.keyID : nil } ?? keyID
+            if let named { found.insert(named) }
+        }
+        return found
     }
 }
 

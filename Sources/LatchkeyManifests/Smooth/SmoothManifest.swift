@@ -33,6 +33,16 @@ public struct SmoothManifest: Hashable, Sendable {
         public var data: [UInt8]?
     }
 
+    /// A QualityLevel of a stream that has others ([MS-SSTR], 2.2.2.5).
+    package struct Quality: Hashable, Sendable {
+        /// Of the fragment that it begins with. Absolute.
+        package var fragmentURL: String
+        package var media: OutputPolicy.Media
+        /// Where the stream stands among the nodes of the manifest, and the number of the quality in the stream.
+        package fileprivate(set) var stream: Int
+        fileprivate var number: Int
+    }
+
     /// `IsLive`: the manifest changes while it is played.
     public var isLive: Bool
     /// In the order of the manifest, 256 at most.
@@ -190,6 +200,71 @@ extension SmoothManifest {
             return hidden.contains(index) ? nil : root.nodes[index]
         }
         return Array(root.canonicalText.utf8)
+    }
+}
+
+extension SmoothManifest {
+    /// The most qualities that a choice by keys looks at.
+    private static let choiceLimit = 32
+
+    /// What a player may choose among, stream by stream. `url`: where the manifest came from. None of a live presentation, which
+    /// forgets its first fragments, and of streams whose fragments have URLs of a kind that is not known here.
+    package func choices(from url: String) -> [Quality] {
+        guard !isLive, let root else { return [] }
+        let base = URIReference(url)
+        var found: [Quality] = []
+        for stream in streams where stream.type == .video || stream.type == .audio {
+            guard case .element(let element) = root.nodes[stream.node] else { continue }
+            let levels = element.children.filter { $0.localName == "QualityLevel" }
+            guard levels.count > 1, found.count + levels.count <= Self.choiceLimit else { continue }
+            let start = element.child("c")?[attribute: "t"].map { UInt64($0) } ?? 0
+            let own = levels.enumerated().compactMap { number, level -> Quality? in
+                guard let start, let rate = level[attribute: "Bitrate"].flatMap({ UInt64($0) }),
+                    let text = Self.fragment(element[attribute: "Url"] ?? "", rate: rate, start: start)
+                else { return nil }
+                return Quality(
+                    fragmentURL: URIReference.resolve(text, against: base), media: stream.type == .video ? .video : .audio,
+                    stream: stream.node, number: number)
+            }
+            if own.count == levels.count { found += own }
+        }
+        return found
+    }
+
+    /// [MS-SSTR], 2.2.2.3.1. Nil if it names something else, such as CustomAttributes.
+    private static func fragment(_ pattern: String, rate: UInt64, start: UInt64) -> String? {
+        var (url, rest) = ("", pattern[...])
+        while let first = rest.firstIndex(of: "{") {
+            guard let last = rest[first...].firstIndex(of: "}") else { return nil }
+            url += rest[..<first]
+            switch rest[rest.index(after: first)..<last].lowercased() {
+            case "bitrate": url += String(rate)
+            case "start time", "start_time": url += String(start)
+            default: return nil
+            }
+            rest = rest[rest.index(after: last)...]
+        }
+        return url + rest
+    }
+
+    /// `serialized` has no such qualities then. No stream may lose all.
+    package mutating func leaveOut(_ qualities: some Sequence<Quality>) {
+        guard var root else { return }
+        for (node, own) in Dictionary(grouping: qualities, by: \.stream) {
+            guard case .element(var element) = root.nodes[node] else { continue }
+            var number = 0
+            element.nodes.removeAll { child in
+                guard case .element(let level) = child, level.localName == "QualityLevel" else { return false }
+                defer { number += 1 }
+                return own.contains { $0.number == number }
+            }
+            // The stock demuxer counts for itself, others believe it.
+            if let place = element.attributes.firstIndex(where: { $0.localName == "QualityLevels" }) {
+                element.attributes[place].value = String(number - own.count)
+            }
+            root.nodes[node] = .element(element)
+        }
+        self.root = root
     }
 }
 

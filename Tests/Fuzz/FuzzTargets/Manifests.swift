@@ -46,6 +46,11 @@ extension FuzzTarget {
             guard var manifest = try? SmoothManifest(bytes) else { return }
             _ = manifest.keyIDs
             promise(manifest.isProtected == (manifest.encryption != nil), "protected media has an encryption")
+            let choices = manifest.choices(from: "https://a.test/b/Manifest?c")
+            promise(choices.count <= 32, "few fragments are looked at")
+            var rest = manifest
+            rest.leaveOut(choices.prefix(1))
+            _ = rest.serialized()
             _ = manifest.route(from: "https://a.test/b/Manifest?c") { _ in "http://d.test/e" }
             for first in [nil, manifest.streams.last { $0.type == .audio }] {
                 guard let given = try? SmoothManifest(manifest.serialized(audioFirst: first)) else { continue }
@@ -60,6 +65,8 @@ extension FuzzTarget {
         FuzzTarget("fragment-recognition") { bytes in
             let verdict = ISORecognition.isEncryptedFragment(bytes)
             promise(verdict != nil || bytes.count < 16 << 20, "a fragment ends")
+            let keyIDs = ISORecognition.keyIDs(ofFragment: bytes, else: KeyID(high: 0, low: 1))
+            promise(keyIDs == nil || verdict != nil, "what names keys is a fragment")
         },
     ]
 }

@@ -149,6 +149,67 @@ import Testing
         #expect(throws: FormatError.self) { try SmoothManifest([UInt8](repeating: 0x20, count: 100 << 20)) }
     }
 
+    /// The first fragment of each quality of a stream that has several, as the URL of the stream says.
+    @Test func choicesAreAmongTheQualitiesOfAStream() throws {
+        func choices(_ stream: String, attributes: String = "") throws -> [String] {
+            let levels = "<QualityLevel Bitrate=\"9\"/><QualityLevel Bitrate=\"4\"/>"
+            let one = "<StreamIndex Type=\"audio\" Url=\"a\"><QualityLevel Bitrate=\"1\"/><c t=\"0\"/></StreamIndex>"
+            let text = stream.split(separator: "|").joined(separator: levels)
+            return try manifest(one + text, attributes: attributes).choices(from: "https://a.test/f.isml/Manifest?t")
+                .map(\.fragmentURL)
+        }
+        let video = "<StreamIndex Type=\"video\" Url=\"Q({bitrate})/F(v={start time})\">|<c t=\"70\"/><c/></StreamIndex>"
+        let expected = ["https://a.test/f.isml/Q(9)/F(v=70)", "https://a.test/f.isml/Q(4)/F(v=70)"]
+        #expect(try choices(video) == expected)
+        #expect(try choices(video.replacing("{bitrate}", with: "{Bitrate}").replacing("t t", with: "t_t")) == expected)
+        #expect(try choices(video.replacing(" t=\"70\"", with: "")) == expected.map { $0.replacing("=70", with: "=0") })
+        #expect(try choices(video, attributes: "IsLive=\"TRUE\"").isEmpty)
+        for (old, new) in [
+            ("bitrate", "CustomAttributes"), ("{b", "{{b"), ("time}", "time"), ("70", "x"), ("video", "text"),
+        ] {
+            #expect(try choices(video.replacing(old, with: new)).isEmpty, "\(new)")
+        }
+    }
+
+    @Test func aQualityIsLeftOut() throws {
+        let text = """
+            <StreamIndex Type="audio"><QualityLevel Bitrate="1"/><c/></StreamIndex><StreamIndex Type="video" QualityLevels="3" \
+            Url="{bitrate}"><QualityLevel Bitrate="9"/><QualityLevel Bitrate="4"/><QualityLevel Bitrate="2"/><c/></StreamIndex>
+            """
+        var manifest = try manifest(text)
+        let choices = manifest.choices(from: "https://a.test/Manifest")
+        #expect(choices.map(\.fragmentURL) == ["https://a.test/9", "https://a.test/4", "https://a.test/2"])
+        #expect(choices.allSatisfy { $0.media == .video })
+        manifest.leaveOut([choices[1]])
+        let rest = String(decoding: manifest.serialized(), as: UTF8.self)
+        #expect(rest.contains("QualityLevels=\"2\"") && !rest.contains("\"4\""))
+        #expect(["1", "2", "9"].allSatisfy { rest.contains("Bitrate=\"\($0)\"") })
+    }
+
+    /// PIFF's box names a key in the place of the manifest's.
+    @Test func fragmentsNameTheirKeys() throws {
+        let folder = "smooth-piff-ctr/QualityLevels(200000)/Fragments(video=0)"
+        let fragment = Array(try CorpusBoxes.corpusFile(folder))
+        let (usual, own) = (KeyID(high: 0, low: 1), KeyID(high: 2, low: 3))
+        #expect(ISORecognition.keyIDs(ofFragment: fragment, else: usual) == [usual])
+        #expect(ISORecognition.keyIDs(ofFragment: fragment, else: nil) == [])
+        #expect(ISORecognition.keyIDs(ofFragment: Array(fragment.prefix(900)), else: usual) == nil)
+        #expect(ISORecognition.keyIDs(ofFragment: [], else: usual) == nil)
+        // The box of the samples, behind its type, in the track, in the fragment.
+        let type: [UInt8] = [0xA2, 0x39, 0x4F, 0x52]
+        let place = try #require(fragment.indices.first { fragment[$0...].starts(with: type) })
+        for (algorithm, expected) in [(1, [own]), (0, [])] as [(UInt8, Set<KeyID>)] {
+            var changed = fragment
+            changed[place + 19] |= 1
+            changed.insert(contentsOf: [0, 0, algorithm, 8] + own.bytes, at: place + 20)
+            for size in [2, 26, place - 6] {
+                let number = Int(changed[size]) << 8 + Int(changed[size + 1]) + 20
+                (changed[size], changed[size + 1]) = (UInt8(number >> 8), UInt8(number & 255))
+            }
+            #expect(ISORecognition.keyIDs(ofFragment: changed, else: usual) == expected)
+        }
+    }
+
     @Test func encryptedFragmentsAreRecognized() throws {
         let folder = "smooth-piff-ctr/QualityLevels(200000)/Fragments(video=0)"
         let fragment = Array(try CorpusBoxes.corpusFile(folder))

@@ -73,13 +73,14 @@ extension AdaptiveBin {
         monitor.broadcast()
     }
 
-    /// Says once of each key that qualities are left out for it.
-    final func tellLeftOut(_ refusals: [KeyID: KeyError]) {
-        let new = withGuarded { guarded in
+    /// Says once of each key that qualities are left out for it, unless the run is over to which that `origin` belongs.
+    final func tellLeftOut(_ refusals: [KeyID: KeyError], of origin: PresentationOrigin) {
+        let (new, run) = withGuarded { guarded -> ([KeyID: KeyError], (any AdaptiveRun)?) in
+            guard guarded.run?.origin === origin else { return ([:], nil) }
             defer { guarded.leftOut.formUnion(refusals.keys) }
-            return refusals.filter { !guarded.leftOut.contains($0.key) }
+            return (refusals.filter { !guarded.leftOut.contains($0.key) }, guarded.run)
         }
-        guard let session = currentRun?.session else { return }
+        guard let session = run?.session else { return }
         for (name, error) in new.map({ (session.name(of: $0.key), $0.value) }).sorted(by: { $0.0 < $1.0 }) {
             reference.postWarning(
                 GST_STREAM_ERROR_DECRYPT_NOKEY, "No key for \(name): \(error). What needs it is left out.",
@@ -104,6 +105,42 @@ struct KeyChoice: Sendable {
     init?(_ setting: PartialLicenses, _ shared: SharedSession) {
         guard setting == .play else { return nil }
         self.init(session: shared.session, timeout: shared.keyWait)
+    }
+
+    /// How long the bytes that tell keys are waited for before playback.
+    static let lookPatience: Duration = .seconds(10)
+    /// When the looks end that are under way then, in time for what has come to count.
+    private static let lookLimit: Duration = .seconds(8)
+    /// How many places are looked at at a time.
+    private static let looksAtOnce = 4
+
+    /// What is found in time at these places, where a look may take long. `sleep` waits for a length of time.
+    static func looks<Place: Hashable & Sendable, Value: Sendable>(
+        at places: [Place], sleep: @escaping @Sendable (Duration) async throws -> Void,
+        _ look: @escaping @Sendable (Place) async -> Value?
+    ) async -> [Place: Value] {
+        await withTaskGroup(of: (place: Place, value: Value?)?.self) { group in
+            group.addTask {
+                try? await sleep(lookLimit)
+                return nil
+            }
+            var (found, done) = ([Place: Value](), 0)
+            for (number, place) in places.enumerated() {
+                if number >= looksAtOnce, await !takeNext() { break }
+                group.addTask { (place, await look(place)) }
+            }
+            while done < places.count, await takeNext() {}
+            group.cancelAll()
+            return found
+
+            /// False when the time is over.
+            func takeNext() async -> Bool {
+                guard case let next?? = await group.next() else { return false }
+                done += 1
+                found[next.place] = next.value
+                return true
+            }
+        }
     }
 
     /// Which of the keys may not be used, and why. `media`: what they are for; nil: not known.

@@ -22,14 +22,17 @@ extension AdaptiveBin {
     }
 
     /// In bits a second; what the user set holds too. Nil: no limit.
-    func setAllowedBitRate(_ rate: UInt32?) { changeRates { $0.allowed = rate } }
+    func setAllowedBitRate(_ rate: UInt32?) { changeRates { $0.rates.allowed = rate } }
 
-    /// Which of the variants are left to choose among, as the keys of one that played are refused; nil: all.
-    func setDeparture(_ departure: HLSVariantChoice.Departure?) { changeRates { $0.departure = departure } }
+    /// Which of the variants are left to choose among, as the keys of one that played are refused; nil: all. A run that is over,
+    /// to which that `origin` belongs, has no say.
+    func setDeparture(_ departure: HLSVariantChoice.Departure?, of origin: PresentationOrigin?) {
+        changeRates { if $0.run?.origin === origin { $0.rates.departure = departure } }
+    }
 
-    private func changeRates(_ change: (inout RateLimits) -> Void) {
+    private func changeRates(_ change: (inout Guarded) -> Void) {
         let isMine = withGuarded {
-            change(&$0.rates)
+            change(&$0)
             return $0.rateLimiting.begin()
         }
         guard isMine else { return }
@@ -72,7 +75,7 @@ extension AdaptiveBin {
             },
             set: { element, value in
                 guard case .uint(let number) = value, range.contains(number) else { return }
-                (element as? AdaptiveBin)?.changeRates { $0[keyPath: field.path] = number * scale }
+                (element as? AdaptiveBin)?.changeRates { $0.rates[keyPath: field.path] = number * scale }
             })
     }
 

@@ -42,7 +42,9 @@ final class DASHDemuxer: AdaptiveBin, @unchecked Sendable {
             playback: shared.playback(around: reference), makeSegments: makeSegmentServer,
             makePlainSegments: makePlainSegments)
         let weak = WeakElement(reference)
-        run.onLeftOut { refusals in weak.withElement { ($0 as? DASHDemuxer)?.tellLeftOut(refusals) } }
+        run.onLeftOut { [origin = run.origin] refusals in
+            weak.withElement { ($0 as? DASHDemuxer)?.tellLeftOut(refusals, of: origin) }
+        }
         run.onFailure { failure in weak.withElement { ($0 as? DASHDemuxer)?.fail(failure) } }
         run.watch.begin(look: look())
         return run
@@ -53,7 +55,7 @@ final class DASHDemuxer: AdaptiveBin, @unchecked Sendable {
         noteFiles(of: bytes, from: url)
         try run.start(bytes, from: url, source: manifest.source)
         if let choice = run.choice {
-            if run.hasUntoldKeys { wait(atMost: DASHRun.initSegmentPatience) { await run.findKeys(bytes, from: url) } }
+            if run.hasUntoldKeys { wait(atMost: KeyChoice.lookPatience) { await run.findKeys(bytes, from: url) } }
             waitForAnswers(to: run.decidingKeyIDs, choice)
         }
         let track = audioTrack

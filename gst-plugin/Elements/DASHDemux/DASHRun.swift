@@ -155,34 +155,15 @@ final class DASHRun: AdaptiveRun {
         }
     }
 
-    /// How long init segments are waited for before playback.
-    static let initSegmentPatience: Duration = .seconds(10)
-    /// How many are fetched at a time.
-    private static let initSegmentsAtOnce = 4
-
     /// Whether the choice among qualities depends on keys that only init segments tell.
     var hasUntoldKeys: Bool { state.withLock { !$0.untold.isEmpty } }
 
     /// Looks for the keys of the manifest that `start` has read in its init segments, and starts the requests for them. What
-    /// cannot be had is left to the stock demuxer, which fetches it too.
+    /// cannot be had in time is left to the stock demuxer, which fetches it too.
     func findKeys(_ bytes: [UInt8], from url: String) async {
         let places = state.withLock { $0.untold }
-        var known: [DASHInitSegment: [DASHContentProtection]] = [:]
-        var keyIDs: [KeyID] = []
-        for first in stride(from: 0, to: places.count, by: Self.initSegmentsAtOnce) {
-            let looks = places[first...].prefix(Self.initSegmentsAtOnce).map { place in
-                Task { [self] in (place, await initSegment(place)) }
-            }
-            await withTaskCancellationHandler {
-                for look in looks {
-                    guard case (let place, let segment?) = await look.value else { continue }
-                    let protections = DASHInitSegment.protections(of: segment)
-                    known[place] = protections
-                    keyIDs += protections.flatMap(\.defaultKeyIDs)
-                }
-            } onCancel: {
-                for look in looks { look.cancel() }
-            }
+        let known = await KeyChoice.looks(at: places, sleep: sleep) { [self] place in
+            await initSegment(place).map { DASHInitSegment.protections(of: $0) }
         }
         guard !Task.isCancelled, !known.isEmpty, let manifest = try? DASHManifest(bytes, from: url, known: known)
         else { return }
@@ -193,6 +174,7 @@ final class DASHRun: AdaptiveRun {
         guard isNew else { return }
         demand(manifest, from: url)
         // The others as a decryptor asks: nothing that the key system could use says more of them.
+        let keyIDs = places.flatMap { known[$0] ?? [] }.flatMap(\.defaultKeyIDs)
         keys.demand(keyIDs, mediaURL: url, cookies: origin.cookies)
     }
 

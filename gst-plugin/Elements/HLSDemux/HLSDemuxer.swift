@@ -35,8 +35,10 @@ final class HLSDemuxer: AdaptiveBin, @unchecked Sendable {
         let run = HLSRun(
             shared: shared, settings: monitor.withLock { settings },
             choice: KeyChoice(partialLicenses(shared), shared), makeRelay: makeRelay, makePlainRelay: makePlainRelay,
-            onLeftOut: { refusals in weak.withElement { ($0 as? HLSDemuxer)?.tellLeftOut(refusals) } },
-            onDeparture: { departure in weak.withElement { ($0 as? HLSDemuxer)?.setDeparture(departure) } },
+            onLeftOut: { refusals, run in weak.withElement { ($0 as? HLSDemuxer)?.tellLeftOut(refusals, of: run) } },
+            onDeparture: { departure, run in
+                weak.withElement { ($0 as? HLSDemuxer)?.setDeparture(departure, of: run) }
+            },
             onFiles: { isAll in weak.withElement { ($0 as? HLSDemuxer)?.note(playsFiles: isAll) } },
             onOpenRoute: { keyID, error in weak.withElement { ($0 as? HLSDemuxer)?.end(keyID, because: error) } },
             isAskedToPlay: { weak.map { $0.reference.isAskedToPlay } ?? false },
@@ -47,7 +49,7 @@ final class HLSDemuxer: AdaptiveBin, @unchecked Sendable {
             throw .loopback(error)
         }
         run.presentation.beginWatch(look())
-        setDeparture(nil)
+        setDeparture(nil, of: currentRun?.origin)
         return run
     }
 
@@ -301,16 +303,16 @@ final class HLSRun: AdaptiveRun {
     private let loader: IdentityKeyLoader
     let observation = SessionObservation()
 
-    /// `choice` leaves out variants whose keys may not be used; nil: none is. `onLeftOut` hears of these, and
-    /// `onDeparture` that one is to be left that plays. `makeRelay` gives what fetches segments in the stock demuxer's place and
-    /// waits for outages; nil: what `makePlainRelay` gives does, and waits for none. `onOpenRoute` hears that pictures of a key
-    /// which is used in the loopback server came to where no guard is, `onFiles` whether playlists name files alone, and
+    /// `choice` leaves out variants whose keys may not be used; nil: none is. `onLeftOut` hears of these, and `onDeparture` that
+    /// one is to be left that plays, both with the run's origin. `makeRelay` gives what fetches segments in the stock demuxer's
+    /// place and waits for outages; nil: what `makePlainRelay` gives does, and waits for none. `onOpenRoute` hears that pictures of
+    /// a key which is used in the loopback server came to where no guard is, `onFiles` whether playlists name files alone, and
     /// `onWrongKey` that such a key is not that of the media. `isAskedToPlay` is for `HLSKeys`.
     init(
         shared: SharedSession, settings: HLSSettings, choice: KeyChoice?,
         makeRelay: (PresentationOrigin) -> SegmentRelay?, makePlainRelay: (PresentationOrigin) -> SegmentRelay,
-        onLeftOut: @escaping @Sendable ([KeyID: KeyError]) -> Void,
-        onDeparture: @escaping @Sendable (HLSVariantChoice.Departure?) -> Void,
+        onLeftOut: @escaping @Sendable ([KeyID: KeyError], PresentationOrigin) -> Void,
+        onDeparture: @escaping @Sendable (HLSVariantChoice.Departure?, PresentationOrigin) -> Void,
         onFiles: @escaping @Sendable (Bool) -> Void,
         onOpenRoute: @escaping @Sendable (KeyID?, KeyError) -> Void, isAskedToPlay: @escaping @Sendable () -> Bool,
         onWrongKey: @escaping @Sendable (KeyID) -> Void
@@ -327,8 +329,8 @@ final class HLSRun: AdaptiveRun {
             keyFormats: settings.keyFormats(for: shared.settings),
             envelopes: EnvelopeParsers(includesOwn: shared.settings.readsEnvelopes), relay: makeRelay(origin),
             plainRelay: makePlainRelay(origin), keyLimit: shared.settings.playlistKeys ?? HLSPlaylist.defaultKeyLimit,
-            outputLevel: { [session] in session.outputLevel }, choice: choice, onLeftOut: onLeftOut,
-            onDeparture: onDeparture, onFiles: onFiles)
+            outputLevel: { [session] in session.outputLevel }, choice: choice,
+            onLeftOut: { onLeftOut($0, origin) }, onDeparture: { onDeparture($0, origin) }, onFiles: onFiles)
         loader = IdentityKeyLoader(origin: origin)
         session.addLoader(loader)
     }

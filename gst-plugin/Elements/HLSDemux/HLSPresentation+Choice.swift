@@ -33,16 +33,7 @@ extension HLSPresentation {
                 refusals = await self.refusals(of: source, isRenamed: true)
             }
             guard !refusals.isEmpty else {
-                // A key that it needs later may have been refused since.
-                let departure = state.withLock { state in
-                    state.variants.didGive(source, for: url)
-                    if state.variants.isOpen(for: url) {
-                        leftOut.merge(state.departed) { first, _ in first }
-                        state.departed = [:]
-                    }
-                    return state.variants.departure
-                }
-                if let departure { onDeparture(departure) }
+                state.withLock { $0.variants.give(source, for: url) }
                 if !leftOut.isEmpty { onLeftOut(leftOut) }
                 return response
             }
@@ -52,7 +43,7 @@ extension HLSPresentation {
             let isLast = state.withLock { state in
                 state.variants.refuse(source, begins: begins)
                 guard state.variants.playlist(for: url) == source else { return false }
-                state.variants.didGive(source, for: url)
+                state.variants.give(source, for: url)
                 state.departed = [:]
                 return true
             }
@@ -62,6 +53,21 @@ extension HLSPresentation {
                 return response
             }
         }
+    }
+
+    /// The stock demuxer gets a playlist: not one that is made before it is asked for, and may never be. Returns what there is to
+    /// tell.
+    func didAnswer(_ url: String) -> (@Sendable () -> Void)? {
+        let (departure, leftOut) = state.withLock { state -> (HLSVariantChoice.Departure?, [KeyID: KeyError]) in
+            guard state.variants.didAnswer(url) else { return (nil, [:]) }
+            // A key that it needs later may have been refused since.
+            if let departure = state.variants.departure { return (departure, [:]) }
+            defer { state.departed = [:] }
+            return (nil, state.departed)
+        }
+        if let departure { return { [onDeparture] in onDeparture(departure) } }
+        if leftOut.isEmpty { return nil }
+        return { [onLeftOut] in onLeftOut(leftOut) }
     }
 
     /// How long the answers to requests for the keys of another variant are waited for while one plays. The stock demuxer asks

@@ -372,8 +372,12 @@ extension HLSPresentation {
         let response = await answers.answer(Self.answerName(request), isAskedOnce: isAskedOnce) { [self] in
             await answer(request, resource)
         }
-        if case .playlist(let url) = resource, answers.hasEnded {
-            state.withLock { if !$0.refused.insert(url).inserted { $0.isAskedAgain = true } }
+        if case .playlist(let url) = resource {
+            if answers.hasEnded {
+                state.withLock { if !$0.refused.insert(url).inserted { $0.isAskedAgain = true } }
+            } else if response.status < 400 {
+                didAnswer(url)?()
+            }
         }
         return response
     }
@@ -388,10 +392,12 @@ extension HLSPresentation {
         } else {
             guard let ready = answers.takeReady(Self.answerName(request)) else { return nil }
             response = ready
+            // Whoever hears of that may take his time.
+            if case .playlist(let url) = resource, let tell = didAnswer(url) { Task { tell() } }
         }
         _ = takeIn(request)
         let wanted = ahead(of: resource)
-        // Whoever hears of a request for a key may take his time.
+        // As above.
         if !wanted.isEmpty { Task { demand(ahead: wanted) } }
         return response
     }

@@ -20,8 +20,10 @@ struct HLSVariantChoice {
     private var refused: Set<String> = []
     /// Those of them that play until a key which is needed later.
     private var beginning: Set<String> = []
-    /// The variant that was asked for last, and the one that was given.
-    private var current: (asked: String, given: String)?
+    /// The variants whose playlists stand for those of others, also where these were made before they were asked for.
+    private var given: [String: String] = [:]
+    /// The variant whose playlist the stock demuxer has got last.
+    private var current: String?
 
     /// All variants of the master playlist, which names these children. A playlist that is for the sound of others, too, is no
     /// matter of the choice: another variant is no such sound.
@@ -46,15 +48,20 @@ struct HLSVariantChoice {
 
     func isRefused(_ url: String) -> Bool { refused.contains(url) }
 
-    /// The stock demuxer asked for the playlist of `url`, and got that of `given`.
-    mutating func didGive(_ given: String, for url: String) {
-        if variants.contains(where: { $0.url == url }) { current = (url, given) }
+    /// The playlist of `source` is the answer to a request for that of `url`, once there is one.
+    mutating func give(_ source: String, for url: String) { given[url] = source == url ? nil : source }
+
+    /// The stock demuxer has got the answer to a request for the playlist of `url`. False: that is no variant's.
+    mutating func didAnswer(_ url: String) -> Bool {
+        guard variants.contains(where: { $0.url == url }) else { return false }
+        current = url
+        return true
     }
 
     /// Nil where the variant that plays is not refused, and where none is left. Which of the others plays is told when the stock
     /// demuxer asks for one.
     var departure: Departure? {
-        guard let current, refused.contains(current.given), let own = variants.first(where: { $0.url == current.asked })
+        guard let current, refused.contains(given[current] ?? current), let own = variants.first(where: { $0.url == current })
         else { return nil }
         let all = variants.filter { !refused.contains($0.url) }
         guard !all.isEmpty else { return nil }

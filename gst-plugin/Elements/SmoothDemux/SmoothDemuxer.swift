@@ -22,7 +22,8 @@ final class SmoothDemuxer: AdaptiveBin, @unchecked Sendable {
 
     override func makeRun(_ shared: SharedSession) throws(AdaptiveStartFailure) -> any AdaptiveRun {
         let run = try SmoothRun(
-            shared: shared, makeSegments: makeSegmentServer, makePlainSegments: makePlainSegments)
+            shared: shared, choice: KeyChoice(partialLicenses(shared), shared), makeSegments: makeSegmentServer,
+            makePlainSegments: makePlainSegments)
         run.watch.begin(look: look())
         return run
     }
@@ -32,7 +33,13 @@ final class SmoothDemuxer: AdaptiveBin, @unchecked Sendable {
         run.watch.setManifests([manifest.source, url])
         let track = audioTrack
         noteFiles(of: bytes, from: url)
-        let result = try run.start(bytes, from: url, audioTrack: track)
+        try run.start(bytes, from: url)
+        if let choice = run.choice, run.hasUntoldKeys {
+            wait(atMost: KeyChoice.lookPatience) { await run.findKeys() }
+            waitForAnswers(to: run.decidingKeyIDs, choice)
+            tellLeftOut(run.leaveOut(), of: run.origin)
+        }
+        let result = run.handedOn(audioTrack: track)
         run.segments?.setHome(manifest.source)
         if let read = run.manifest {
             let tracks = read.streams.filter { $0.type == .audio }.map {
@@ -99,7 +106,7 @@ extension SmoothDemuxer {
             .sometimesSource("audio_%02u", "ANY"), .sometimesSource("subtitle_%02u", "ANY"),
         ],
         properties: [
-            outageLimit
+            outageLimit, partialLicenses,
         ] + audioProperties + stockProperties,
         signals: [
             KeyResponse.signal { ($0 as? SmoothDemuxer)?.run?.session },

@@ -4,6 +4,8 @@ import CLatchkeyGStreamer
 import LatchkeyElementKit
 import LatchkeyElementTestSupport
 import Latchkey
+import LatchkeyKeySession
+import LatchkeyProtection
 import Testing
 
 @testable import LatchkeyElements
@@ -36,6 +38,36 @@ extension ElementTests {
             #expect(child.property("max-bitrate") == .uint(1))
             bin.setAllowedBitRate(nil)
             #expect(child.property("max-bitrate") == .uint(900))
+        }
+
+        /// What comes late of a run that is over is neither a limit for the next one nor told as its own.
+        @Test func aRunThatIsOverHasNoSay() throws {
+            let element = try #require(gst_element_factory_make("latchkeyhlsdemux", nil))
+            gst_object_ref_sink(element)
+            defer { gst_object_unref(element) }
+            let bin = try #require(HLSDemuxer.implementation(of: element))
+            let child = try #require(bin.child).pointer
+            let runs = try (0..<2).map { _ in try DASHRun(shared: SharedSession(KeySession(), ControlSettings())) }
+            defer {
+                bin.withGuarded { $0.run = nil }
+                for run in runs { run.end() }
+            }
+            bin.withGuarded { $0.run = runs[0] }
+            bin.setDeparture(.atMost(500), of: runs[0].origin)
+            #expect(child.property("max-bitrate") == .uint(500))
+            bin.withGuarded { $0.run = nil }
+            bin.setDeparture(.atMost(400), of: runs[0].origin)
+            #expect(child.property("max-bitrate") == .uint(500))
+            bin.setDeparture(nil, of: nil)
+            #expect(child.property("max-bitrate") == .uint(0))
+            bin.withGuarded { $0.run = runs[1] }
+            let refusals = [KeyID(high: 0, low: 1): KeyError.denied("not in the subscription")]
+            bin.setDeparture(.atMost(300), of: runs[0].origin)
+            bin.tellLeftOut(refusals, of: runs[0].origin)
+            #expect(child.property("max-bitrate") == .uint(0) && bin.withGuarded { $0.leftOut.isEmpty })
+            bin.setDeparture(.atMost(200), of: runs[1].origin)
+            bin.tellLeftOut(refusals, of: runs[1].origin)
+            #expect(child.property("max-bitrate") == .uint(200) && bin.withGuarded { $0.leftOut.count } == 1)
         }
 
         /// The stock demuxer looks at nothing but the speed of the connection where one is set.

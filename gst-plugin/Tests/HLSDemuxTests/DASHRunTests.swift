@@ -31,7 +31,7 @@ extension HLSDemuxTests.DASHRunTests {
     }
 
     /// Hands out the versions one by one, and remembers who asked for what.
-    private final class Versions: HTTPTransport {
+    final class Versions: HTTPTransport {
         let urls = Mutex<[String]>([])
         private let bodies: Mutex<[[UInt8]]>
         private let redirect: @Sendable (HTTPRequest) -> (url: String, isForGood: Bool)?
@@ -212,12 +212,12 @@ extension HLSDemuxTests.DASHRunTests {
     }
 
     /// Also where this process has an HTTP proxy.
-    private static let makePlainSegments: @Sendable (PresentationOrigin) -> SegmentServer? = { origin in
+    static let makePlainSegments: @Sendable (PresentationOrigin) -> SegmentServer? = { origin in
         let server = SegmentServer(origin, relay: SegmentRelay(origin, limit: .zero) { _ in }, giveUp: { _ in })
         return (try? server.open()).map { server }
     }
 
-    private static func representations(_ bytes: [UInt8]) throws -> [String] {
+    static func representations(_ bytes: [UInt8]) throws -> [String] {
         let root = try XMLElement(reading: bytes, limits: .manifest)
         return root.first("AdaptationSet")?.children.compactMap { $0[attribute: "id"] } ?? []
     }

@@ -88,6 +88,46 @@ import Testing
         #expect(told.departures.withLock { $0.count } == 1)
     }
 
+    /// A playlist that is made ahead, here that of the higher quality, plays when the stock demuxer has got it, and not before.
+    @Test func onlyWhatPlaysIsLeft() async throws {
+        let contentKey = try #require(ContentKey([UInt8](repeating: 7, count: 16)))
+        let held = Mutex<KeyLoadingRequest?>(nil)
+        let loader = CallbackLoader { request in
+            if request.keyURI == "skd://9/2" {
+                held.withLock { $0 = request }
+            } else {
+                request.finishLoading(with: .key(contentKey))
+            }
+            return true
+        }
+        let session = KeySession(loaders: [loader])
+        let keys = HLSKeys(session: session, timeout: .seconds(30))
+        let told = Told()
+        let presentation = HLSPresentation(
+            origin: HLSOrigin(transport: Playlists()), keys: keys, keyFormats: [.fairPlay],
+            choice: KeyChoice(session: session, timeout: .seconds(30)),
+            onDeparture: { departure in told.departures.withLock { $0.append(departure) } })
+        try presentation.open { _ in }
+        defer { presentation.close() }
+        _ = try presentation.start(Playlists.master, from: "https://a.test/master.m3u8")
+        func path(_ name: String) throws -> String {
+            try #require(presentation.table.knownName(of: HLSResource.playlist(url: "https://a.test/\(name).m3u8")))
+        }
+        let lower = await presentation.answer(LoopbackRequest(path: "\(try path("1")).m3u8"))
+        #expect(String(decoding: lower.body, as: UTF8.self).contains("1-5.ts"))
+        presentation.prepareFirstVariant()
+        await presentation.answers.wait(for: "\(try path("9"))?")
+        let request = try #require(held.withLock { $0 })
+        request.finishLoading(with: .denied("not in the subscription"))
+        await keys.waitForAnswers(to: [Self.key("9/2")], from: session.now)
+        presentation.keysDidFail()
+        #expect(presentation.state.withLock { $0.variants.isRefused("https://a.test/9.m3u8") })
+        #expect(told.departures.withLock { $0.isEmpty })
+        // It is left where the stock demuxer gets it after all.
+        if let tell = presentation.didAnswer("https://a.test/9.m3u8") { tell() }
+        #expect(told.departures.withLock { $0 } == [.atMost(1)])
+    }
+
     /// The session made the KID. A key of fragmented MP4 is asked for once more when its init segment says another one.
     @Test func aKeyThatIsAskedForAnewIsNotRefused() async throws {
         let session = KeySession(loaders: [
@@ -171,8 +211,10 @@ import Testing
         var choice = HLSVariantChoice()
         choice.setVariants(rates.map { HLSRewriting.Variant(url: "\($0)", bitRate: $0) }, among: [])
         #expect(choice.departure == nil)
-        choice.didGive("\(current)", for: "\(current)")
-        choice.didGive("sound", for: "sound")
+        let areVariants = ["\(current)", "sound"].map { choice.didAnswer($0) }
+        #expect(areVariants == [true, false])
+        // Made ahead, and not asked for.
+        for rate in rates { choice.give("\(rate)", for: "\(rate)") }
         for rate in refused { choice.refuse("\(rate)") }
         #expect(choice.departure == expected)
         #expect(choice.kept == rates.filter { !refused.contains($0) }.map { "\($0)" })
@@ -184,9 +226,22 @@ import Testing
         var choice = HLSVariantChoice()
         choice.setVariants(
             [1, 9, 20].map { HLSRewriting.Variant(url: "\($0)", bitRate: $0, hasPictures: $0 > 1) }, among: [])
-        choice.didGive("9", for: "9")
+        _ = choice.didAnswer("9")
         for rate in refused { choice.refuse("\(rate)") }
         #expect(choice.departure == expected)
+    }
+
+    /// What plays in the place of another variant counts.
+    @Test func whatStandsForAnotherIsLeft() {
+        var choice = HLSVariantChoice()
+        choice.setVariants([1, 4, 9].map { HLSRewriting.Variant(url: "\($0)", bitRate: $0) }, among: [])
+        choice.refuse("9")
+        choice.give("4", for: "9")
+        #expect(choice.departure == nil)
+        _ = choice.didAnswer("9")
+        #expect(choice.departure == nil)
+        choice.refuse("4")
+        #expect(choice.departure == .atMost(4))
     }
 
     @Test func whatTheStockDemuxerGets() {

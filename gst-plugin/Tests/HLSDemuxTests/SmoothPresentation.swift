@@ -3,6 +3,7 @@
 import LatchkeyElementTestSupport
 import Foundation
 import LatchkeyHTTP
+import LatchkeyProtection
 
 /// The Smooth Streaming presentation of the corpus as a server has it, with what a test changes about it.
 struct SmoothPresentation: Sendable {
@@ -36,6 +37,32 @@ struct SmoothPresentation: Sendable {
             <Protection><ProtectionHeader SystemID="9A04F079-9840-4286-AB92-E65BE0885F95">\(header)\
             </ProtectionHeader></Protection></SmoothStreamingMedia>
             """
+    }
+
+    /// Puts a second quality of the pictures in, with the same fragments, which name a key of their own. `header` is a PlayReady
+    /// object in Base64, for both. `isAlone`: in the place of the first one.
+    mutating func addQuality(rate: Int, keyID: KeyID, header: String, isAlone: Bool) throws {
+        guard let level = Self.text("<QualityLevel", "/>", in: manifest),
+            let old = Self.text("<ProtectionHeader", "</ProtectionHeader>", in: manifest), let end = old.firstIndex(of: ">")
+        else { throw TestFailure("no quality, or no header") }
+        let other = level.replacingOccurrences(of: "Bitrate=\"200000\"", with: "Bitrate=\"\(rate)\"")
+            .replacingOccurrences(of: "Index=\"0\"", with: "Index=\"1\"")
+        manifest = manifest.replacingOccurrences(of: level, with: (isAlone ? "" : level) + other)
+            .replacingOccurrences(of: old, with: old[...end] + header + "</ProtectionHeader>")
+        for start in 0..<4 {
+            let name = "Fragments(video=\(start * 10_000_000))"
+            var bytes = try CorpusCase("smooth-piff-ctr").bytes("QualityLevels(200000)/\(name)")
+            let type: [UInt8] = [0xA2, 0x39, 0x4F, 0x52]
+            guard let place = bytes.indices.first(where: { bytes[$0...].starts(with: type) }) else { continue }
+            bytes[place + 19] |= 1
+            bytes.insert(contentsOf: [0, 0, 1, 8] + keyID.bytes, at: place + 20)
+            // Of `moof`, `traf` and the box, and from `moof` to the first sample.
+            for size in [2, 26, 70, place - 6] {
+                let number = Int(bytes[size]) << 8 + Int(bytes[size + 1]) + 20
+                (bytes[size], bytes[size + 1]) = (UInt8(number >> 8), UInt8(number & 255))
+            }
+            fragments["QualityLevels(\(rate))/\(name)"] = bytes
+        }
     }
 
     private func text(_ start: String, _ end: String) -> String? { Self.text(start, end, in: manifest) }

@@ -8,6 +8,7 @@ import LatchkeyHTTP
 import LatchkeyKeySystems
 import LatchkeyKeySession
 import LatchkeyContainers
+import LatchkeyManifests
 import LatchkeyProtection
 import Testing
 
@@ -89,6 +90,114 @@ extension HLSDemuxTests.SmoothTests {
         #expect(end.type == "eos", "\(end)")
         #expect(try playback.frames == CorpusCase("smooth-piff-ctr").frames("video"))
         #expect(!origin.requests.contains { $0.path.contains("missing") })
+    }
+
+    // MARK: Qualities without keys
+
+    private static let usual = "734fe7f558fbf5522cd6704d6f8e66ef"
+    private static let other = KeyID(high: 0, low: 2)
+
+    /// Pictures of which one quality has a key of its own, and the session with the key of the rest.
+    private func qualities(_ rate: Int, isAlone: Bool = false) throws -> (SmoothPresentation, KeySession, ContentKey) {
+        let usual = try #require(KeyID(hex: Self.usual))
+        let header = try WRMHeader(
+            version: .v4_3, keys: [.init(usual, algorithm: .aesCTR), .init(Self.other, algorithm: .aesCTR)])
+        let object = Base64.encode(try PlayReadyObject(header: header).serialized())
+        var presentation = try SmoothPresentation()
+        try presentation.addQuality(rate: rate, keyID: Self.other, header: object, isAlone: isAlone)
+        let key = try #require(CorpusCase("smooth-piff-ctr").keys.key(for: usual))
+        let session = KeySession(loaders: [
+            CallbackLoader { request in
+                request.finishLoading(with: .denied("not in the subscription"))
+                return true
+            }
+        ])
+        session.install([usual: key])
+        return (presentation, session, key)
+    }
+
+    /// Below and above the one that has its key.
+    @Test(arguments: [100_000, 900_000]) func aQualityWithoutItsKeyIsLeftOut(rate: Int) throws {
+        let (presentation, session, _) = try qualities(rate)
+        let origin = try Origin { presentation.answer($0) }
+        let playback = try HLSPlayback(origin, "Manifest", session: session)
+        let end = try playback.play()
+        #expect(end.type == "eos", "\(end)")
+        #expect(try playback.frames == CorpusCase("smooth-piff-ctr").frames("video"))
+        // One look is Latchkey's own.
+        let paths = origin.requests.map { $0.path.removingPercentEncoding ?? "" }
+        #expect(paths.count { $0.hasPrefix("QualityLevels(\(rate))/") } == 1)
+    }
+
+    /// The key that fragments name is the one that they are decrypted with. Without it, playback ends with an error that names it.
+    @Test(arguments: [true, false]) func fragmentsNameTheirKey(hasKey: Bool) throws {
+        let (presentation, session, key) = try qualities(900_000, isAlone: true)
+        if hasKey { session.install([Self.other: key]) }
+        let origin = try Origin { presentation.answer($0) }
+        let playback = try HLSPlayback(origin, "Manifest", session: session)
+        let end = try playback.play()
+        if hasKey {
+            #expect(end.type == "eos", "\(end)")
+            #expect(try playback.frames == CorpusCase("smooth-piff-ctr").frames("video"))
+        } else {
+            #expect(end.isStreamError(GST_STREAM_ERROR_DECRYPT_NOKEY), "\(end)")
+            #expect(end.text.contains(Self.other.description) && end.text.contains("not in the subscription"), "\(end)")
+        }
+    }
+
+    /// With one key for all, and where nothing is left out, no fragment is looked at. Each key is told of once, and no stream loses
+    /// all that it has.
+    @Test func theChoiceOfARun() async throws {
+        let (presentation, _, key) = try qualities(900_000)
+        struct Fragments: HTTPTransport {
+            let presentation: SmoothPresentation
+            func send(_ request: HTTPRequest) async throws(HTTPError) -> HTTPResponse {
+                let path = request.url.split(separator: "/").dropFirst(2).joined(separator: "/")
+                let body = presentation.answer(LoopbackRequest(path: path))?.body
+                return HTTPResponse(status: body == nil ? 404 : 200, body: body ?? [], url: request.url)
+            }
+        }
+        let usual = try #require(KeyID(hex: Self.usual))
+        func run(_ manifest: String, _ session: KeySession, isWanted: Bool = true) throws -> SmoothRun {
+            let run = try SmoothRun(
+                shared: SharedSession(session, ControlSettings()),
+                choice: isWanted ? KeyChoice(session: session, timeout: .seconds(30)) : nil,
+                transport: Fragments(presentation: presentation),
+                sleep: { _ in try await Task.sleep(for: .seconds(3600)) })
+            try run.start(Array(manifest.utf8), from: "https://a.test/Manifest")
+            return run
+        }
+        for (installed, expected, rates) in [
+            ([usual], [Self.other], ["200000", "64000"]), ([Self.other], [usual], ["900000", "64000"]),
+            ([], [], ["200000", "900000", "64000"]),
+        ] as [([KeyID], [KeyID], [String])] {
+            let (failures, failed) = AsyncStream.makeStream(of: Void.self)
+            let session = KeySession(loaders: [
+                CallbackLoader { request in
+                    request.finishLoading(with: .denied("not in the subscription"))
+                    return true
+                }
+            ])
+            for keyID in installed { session.install([keyID: key]) }
+            let observation = session.observe { event in if case .failed = event { failed.yield() } }
+            defer { observation.cancel() }
+            let run = try run(presentation.manifest, session)
+            defer { run.end() }
+            for await _ in failures { break }
+            #expect(run.hasUntoldKeys && run.decidingKeyIDs.isEmpty)
+            await run.findKeys()
+            #expect(run.decidingKeyIDs == [usual, Self.other])
+            #expect(Array(run.leaveOut().keys) == expected)
+            let handedOn = String(decoding: run.handedOn(audioTrack: nil), as: UTF8.self)
+            for rate in ["200000", "900000", "64000"] {
+                #expect(handedOn.contains("Bitrate=\"\(rate)\"") == rates.contains(rate), "\(rate)")
+            }
+        }
+        let off = try run(presentation.manifest, KeySession(), isWanted: false)
+        defer { off.end() }
+        let single = try run(SmoothPresentation().manifest, KeySession())
+        defer { single.end() }
+        #expect(!off.hasUntoldKeys && !single.hasUntoldKeys)
     }
 
     // MARK: Audio tracks
