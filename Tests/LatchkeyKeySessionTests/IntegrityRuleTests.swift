@@ -217,6 +217,34 @@ struct IntegrityRuleTests {
         #expect(!senders.contains(exchange))
     }
 
+    /// Its names are in the order in which they were stored, or in the reverse one: file systems have both.
+    private final class OrderedStore: PersistableKeyStore {
+        private let isReversed: Bool
+        private let kept = Mutex<[String]>([])
+
+        init(isReversed: Bool) { self.isReversed = isReversed }
+
+        func data(named name: String) -> [UInt8]? { kept.withLock { $0.contains(name) ? [] : nil } }
+        func store(_ data: [UInt8], named name: String) { kept.withLock { $0.append(name) } }
+        func remove(named name: String) { kept.withLock { $0.removeAll { $0 == name } } }
+        func names() -> [String] { kept.withLock { isReversed ? $0.reversed() : $0 } }
+    }
+
+    /// The server with this certificate, and the certificate alone: neither makes place for the other.
+    @Test(arguments: [false, true]) func theLastSenderIsKeptInAFullStore(isReversed: Bool) throws {
+        let store = OrderedStore(isReversed: isReversed)
+        for number in 0..<IntegritySenders.limit + 20 { store.store([], named: "sender-\(number)") }
+        var exchange = try FairPlayExchange(
+            certificate: authority.certificate, contentIdentifier: [1, 2], provider: authority.provider)
+        exchange.keyServer = "https://a.example"
+        IntegritySenders(memory: .init(), store: store).add(exchange) { Issue.record("\($0)") }
+        #expect(store.names().count == IntegritySenders.limit)
+        let later = IntegritySenders(memory: .init(), store: store)
+        #expect(later.contains(exchange))
+        exchange.keyServer = nil
+        #expect(later.contains(exchange))
+    }
+
     @Test func aFolderThatCannotBeWrittenIsSaidOnce() throws {
         let file = folder.write("", to: "file")
         let senders = IntegritySenders(

@@ -30,11 +30,11 @@ struct IntegritySenders: Sendable {
 
     /// The key server of `exchange` has sent the code. `complain` hears why that cannot be stored, once.
     func add(_ exchange: FairPlayExchange, complain: (String) -> Void) {
-        for origin in Set([exchange.keyServer, nil]) {
-            guard let name = Self.name(exchange, origin) else { continue }
+        let names = Set([exchange.keyServer, nil]).compactMap { Self.name(exchange, $0) }
+        for name in names {
             let isNew = memory.insert(name)
             do throws(KeyError) {
-                try keep(name)
+                try keep(name, of: names)
             } catch {
                 if isNew {
                     complain(
@@ -62,10 +62,11 @@ struct IntegritySenders: Sendable {
         }
     }
 
-    private func keep(_ name: String) throws(KeyError) {
+    /// What is removed for it is none of `names`.
+    private func keep(_ name: String, of names: [String]) throws(KeyError) {
         guard let store, !isKept(name) else { return }
-        let others = try store.names().filter { $0.hasPrefix(Self.prefix) }
-        for other in others.dropFirst(Self.limit - 1) { try store.remove(named: other) }
+        let others = try store.names().filter { $0.hasPrefix(Self.prefix) && !names.contains($0) }
+        for other in others.dropFirst(Self.limit - names.count) { try store.remove(named: other) }
         try store.store([], named: name)
     }
 
