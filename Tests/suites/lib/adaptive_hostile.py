@@ -302,8 +302,11 @@ def pause(make, frames):
         with Scene(make()) as scene:
             player = scene.player
             player.pipeline.set_state(Gst.State.PAUSED)
-            preroll = player.next_message(lambda message: message.type == Gst.MessageType.ASYNC_DONE, 20.0)
-            demand(preroll is not None, "no preroll")
+            types = (Gst.MessageType.ASYNC_DONE, Gst.MessageType.ERROR, Gst.MessageType.EOS)
+            message = player.next_message(lambda message: message.type in types, 20.0)
+            if message is None or message.type != Gst.MessageType.ASYNC_DONE:
+                said = message and message.get_structure() and message.get_structure().to_string()
+                raise Wrong(f"no preroll: {said or 'nothing'}; {scene.origin.paths()[-8:]}; {player.what_waits()[:2000]}")
             end = player.until_end(STILL)
             demand(str(end).startswith("no end after"), f"it ended in the pause: {end}")
             player.play()

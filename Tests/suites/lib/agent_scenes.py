@@ -197,41 +197,53 @@ def clear():
         demand(world.asked() == 0, "a license was acquired")
 
 
-def wrong_keys():
+CHECKSUM = "another checksum than the content's PlayReady header"
+SAMPLES = "what it decrypts is not what the codec writes"
+WRONG_KEYS = {
+    "muxed": (MUXED, "media.mp4", "mp4", CHECKSUM), "piff": (PIFF, "media.ismv", "piff", CHECKSUM),
+    "dash": (DASH, "stream.mpd", "dash", CHECKSUM), "smooth": (SMOOTH, "Manifest", "smooth", CHECKSUM),
+    "sound-of-file": ("gpac-cbcs-progressive", "media.mp4", "mp4", SAMPLES),
+    "sound-of-dash": ("shaka-cenc-av1-ac3-mp4", "stream.mpd", "dash", SAMPLES),
+}
+
+
+def wrong_keys(name, file, type_, reason):
     """Keys that are not the media's: the application hears that playback should be aborted, by the KID, for each kind of
     content; the command ends with a status of its own. The PlayReady header's checksum tells, and without one the sound."""
-    checksum, samples = "another checksum than the content's PlayReady header", "what it decrypts is not what the codec writes"
-    for name, file, type_, reason in (
-            (MUXED, "media.mp4", "mp4", checksum), (PIFF, "media.ismv", "piff", checksum),
-            (DASH, "stream.mpd", "dash", checksum), (SMOOTH, "Manifest", "smooth", checksum),
-            ("gpac-cbcs-progressive", "media.mp4", "mp4", samples), ("shaka-cenc-av1-ac3-mp4", "stream.mpd", "dash", samples)):
-        with World(name=name) as world:
-            lines = "".join(f"{kid} {'5a' * 16}\n" for kid in world.case.keys)
-            os.environ["LATCHKEY_CONFIG"] = world.folder.write(
-                "wrong.conf", f"[latchkey]\nkeys-file={world.folder.write('wrong.txt', lines)}\n")
-            run = play("--yes", url(world, file), type_).demand(1)
-            told = events(run, "playback should be aborted")
-            named = told and any(kid in told[0].replace("-", "").lower() for kid in world.case.keys)
-            demand(named and "a wrong one" in told[0], f"{name}: {run.values('event')}")
-            demand(any(reason in text for text in told), f"{name}: nothing says “{reason}”: {told}")
-            run = play("--yes", "--type", type_, url(world, file), program=("latchkey", "play"))
-            demand(run.status == 1, f"{name}: latchkey play ends with {run.status}: {run.lines[-5:]}")
-            demand(any("playback should be aborted" in line for line in run.lines), f"{name}: {run.lines[-5:]}")
-    # Of two keys one fits, and the other is told.
+    with World(name=name) as world:
+        configure_wrong_keys(world, {kid: "5a" * 16 for kid in world.case.keys})
+        run = play("--yes", url(world, file), type_).demand(1)
+        told = events(run, "playback should be aborted")
+        named = told and any(kid in told[0].replace("-", "").lower() for kid in world.case.keys)
+        demand(named and "a wrong one" in told[0], f"{run.values('event')}")
+        demand(any(reason in text for text in told), f"nothing says “{reason}”: {told}")
+        run = play("--yes", "--type", type_, url(world, file), program=("latchkey", "play"))
+        demand(run.status == 1, f"latchkey play ends with {run.status}: {run.lines[-5:]}")
+        demand(any("playback should be aborted" in line for line in run.lines), f"{run.lines[-5:]}")
+
+
+def configure_wrong_keys(world, keys):
+    lines = "".join(f"{kid} {key}\n" for kid, key in keys.items())
+    os.environ["LATCHKEY_CONFIG"] = world.folder.write(
+        "wrong.conf", f"[latchkey]\nkeys-file={world.folder.write('wrong.txt', lines)}\n")
+
+
+def wrong_key_of_two():
+    """Of two keys one fits, and the other is told."""
     with World(name=DASH) as world:
         (good, key), (bad, _) = sorted(world.case.keys.items())
-        keys = world.folder.write("wrong.txt", f"{good} {key}\n{bad} {'5a' * 16}\n")
-        os.environ["LATCHKEY_CONFIG"] = world.folder.write("wrong.conf", f"[latchkey]\nkeys-file={keys}\n")
+        configure_wrong_keys(world, {good: key, bad: "5a" * 16})
         told = events(play("--yes", url(world, "stream.mpd")).demand(1), "playback should be aborted")
         demand(told and all(bad in text.replace("-", "").lower() and good not in text.replace("-", "").lower()
                             for text in told), f"{bad} is wrong, {good} is not: {told}")
-    # No sample of AV1 tells, but its decoder does.
+
+
+def wrong_key_in_decoder():
+    """No sample of AV1 tells, but its decoder does."""
     with World(name="shaka-cbcs-av1-mp4") as world:
-        lines = "".join(f"{kid} {'5a' * 16}\n" for kid in world.case.keys)
-        os.environ["LATCHKEY_CONFIG"] = world.folder.write(
-            "wrong.conf", f"[latchkey]\nkeys-file={world.folder.write('wrong.txt', lines)}\n")
+        configure_wrong_keys(world, {kid: "5a" * 16 for kid in world.case.keys})
         run = play("--yes", url(world, "video.mp4"), "mp4").demand(1)
-        demand(events(run, "playback should be aborted"), f"AV1: {run.values('event')}")
+        demand(events(run, "playback should be aborted"), f"{run.values('event')}")
 
 
 def hls():
@@ -720,7 +732,9 @@ ALL = {
     **{f"key-server-words/{system}": functools.partial(key_server_words, system)
        for system in ("clearkey", "fairplay", "playready")},
     "dash": dash, "refused": refused, "information": information, "automatic": automatic, "clear-key": clear_key,
-    "smooth": smooth, "files": files, "clear": clear, "wrong-keys": wrong_keys, "hls": hls,
+    "smooth": smooth, "files": files, "clear": clear, "hls": hls,
+    **{f"wrong-keys/{kind}": functools.partial(wrong_keys, *what) for kind, what in WRONG_KEYS.items()},
+    "wrong-keys/one-of-two": wrong_key_of_two, "wrong-keys/decoder": wrong_key_in_decoder,
     "reset": reset, "sample-list": sample_list, "own-pipeline": own_pipeline,
     "preferred-system": preferred_system, "held": held,
     **{f"refused-once/{kind}-{how}": lambda n=name, f=file, h=how: refused_once(n, f, h)

@@ -6,7 +6,7 @@ import time
 
 import hls_media as media
 from bounds import PATIENCE
-from hls_scenes import Gst, Scene, demand, end_of_stream, exactly_once, identifier, in_thread, same_frames
+from hls_scenes import Gst, Scene, Wrong, demand, end_of_stream, exactly_once, identifier, in_thread, same_frames
 
 SEGMENTS = 200
 
@@ -103,16 +103,22 @@ def late_key_in_the_middle():
     files["master.m3u8"] = media.master_playlist([("v.m3u8", 300_000)])
     files["v.m3u8"] = media.media_playlist(lines)
     with Scene(files) as scene:
-        key = files[late]
+        key, ahead = files[late], []
 
         def when_all_is_there(_request):
-            scene.origin.while_quiet(lambda: scene.origin.wait_for(f"{count - 1}.ts"))
+            # Less than the time after which a decryptor gives its key up.
+            scene.origin.while_quiet(lambda: scene.origin.wait_for(f"{count - 1}.ts", deadline=20.0))
+            ahead.append(scene.origin.paths())
             return key
 
         scene.origin.files[late] = when_all_is_there
         player = scene.player()
         player.play()
-        end_of_stream(player, 60.0)
+        error = player.until_end(60.0)
+        if error is not None:
+            raise Wrong(f"{error}; when the key came: {[paths[-8:] for paths in ahead]}; at the end: "
+                        f"{scene.origin.paths()[-8:]}; {player.what_waits()[:2000]}")
+        demand(ahead and f"{count - 1}.ts" in ahead[0], f"not all was fetched before the key came: {ahead}")
         same_frames(player, [sum for number in range(count) for sum in stream.frames(number)])
 
 

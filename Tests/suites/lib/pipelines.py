@@ -238,6 +238,20 @@ class Watched:
                 parts.append(message.get_structure().to_string()[:300])
         return "; ".join(parts)
 
+    def what_waits(self):
+        """The state of the pipeline, the elements that are on their way to another one, and what happened so far."""
+        parts = []
+
+        def look(element):
+            result, state, pending = element.get_state(0)
+            if element is self.pipeline or result not in (Gst.StateChangeReturn.SUCCESS, Gst.StateChangeReturn.NO_PREROLL):
+                parts.append(f"{element.get_name()}: {result.value_nick}, {state.value_nick}, pending {pending.value_nick}")
+
+        look(self.pipeline)
+        # An element that comes meanwhile ends the look.
+        self.pipeline.iterate_recurse().foreach(look)
+        return "; ".join([*parts, self.what_happened()])
+
     def what_may_hang(self):
         """Words for what is in the collections of streams that were posted, if stock elements may hang with it: see
         `children.RACES`."""

@@ -12,7 +12,7 @@ import urllib.error
 import urllib.request
 import uuid
 
-from playready_world import World, demand
+from playready_world import World, Wrong, demand
 
 DASH = "dash-cenc-static-live"
 SMOOTH = "smooth-piff-ctr"
@@ -389,7 +389,9 @@ def first_play(how):
         watched = pipelines.Player(f"{origin.url}/master.m3u8", paced=True)
         watched.pipeline.set_state(pipelines.Gst.State.PAUSED)
         reached, *_ = watched.pipeline.get_state(20 * pipelines.Gst.SECOND)
-        demand(reached == pipelines.Gst.StateChangeReturn.SUCCESS, f"PAUSED is not reached: {watched.until_end(0)}")
+        if reached != pipelines.Gst.StateChangeReturn.SUCCESS:
+            raise Wrong(f"PAUSED is not reached: {watched.until_end(0)}; {world.asked()} licenses; {origin.paths()[-8:]}; "
+                        f"{watched.what_waits()[:2000]}")
         error = watched.until_end(1.2)
         demand(error and error.startswith("no end"), f"in PAUSED: {error}")
         watched.play()
