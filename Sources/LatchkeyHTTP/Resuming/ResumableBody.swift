@@ -47,6 +47,8 @@ package struct ResumableBody: Sendable {
             repetition.seen.add(again)
             guard repetition.left > 0 || repetition.seen == fingerprint else { return nil }
         }
+        // An origin without ranges goes on behind the part that was asked for, whose reader may take it for more of that.
+        if let end = part.end { left = left.prefix(max(0, end - place)) }
         place += left.count
         fingerprint?.add(left)
         return Array(left)
