@@ -523,12 +523,12 @@ def released():
         run.demand(1, "released at:", "the agent was released")
 
 
-def viewing(folder, count, settings=""):
-    """Media of so many seconds at a server that counts sessions. `settings` of the group [session]."""
+def viewing(folder, count, settings="", options=()):
+    """Media of so many seconds at a server that counts sessions. `settings` of the group [session], `options` of the server."""
     import session_scenes
 
     os.environ["LATCHKEY_CONFIG"] = os.path.join(folder.path, "latchkey.conf")
-    return session_scenes.Scene(count=count, settings=settings)
+    return session_scenes.Scene(count=count, options=options, settings=settings)
 
 
 def session_kept():
@@ -621,7 +621,8 @@ def view(scene, kind, fault):
 def teardown_error_of(kind, status=500):
     """The same with each kind of content, and in a pipeline of the application's. A status of 403 is not asked for again: the
     answer comes while the agent is given up."""
-    with children.Folder() as folder, viewing(folder, 2) as scene:
+    # No heartbeat has the fault.
+    with children.Folder() as folder, viewing(folder, 2, options=("--session-interval", "60")) as scene:
         told, _seconds = view(scene, kind, f"status:{status}")
         demand(len(told) == 1 and f"HTTP {status}" in told[0], f"told: {told}")
 
