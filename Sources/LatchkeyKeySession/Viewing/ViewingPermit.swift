@@ -91,12 +91,16 @@ public final class ViewingPermit: Sendable {
         withExtendedLifetime(old) {}
     }
 
-    /// Whether sessions are being ended.
-    package var isEnding: Bool { state.withLock { $0.ending.contains { !$0.state.isOver } } }
+    /// Whether sessions are being ended, or what went wrong with that is not told yet.
+    package var isEnding: Bool { state.withLock { $0.ending.contains { !$0.isClosed } } }
 
     /// Waits until the sessions that are not used any more are ended, or could not be: `SessionPolicy.teardownWindow`.
     package func ended() async {
-        for session in state.withLock(\.ending) { await session.closed() }
+        let sessions = state.withLock(\.ending)
+        for session in sessions { await session.closed() }
+        state.withLock { state in
+            state.ending.removeAll { one in one.state.isOver && sessions.contains { $0 === one } }
+        }
     }
 
     // MARK: For the KeySession
@@ -201,6 +205,8 @@ public final class ViewingPermit: Sendable {
                 return (false, wasPlaying == state.isPlaying ? nil : state.current, nil)
             }
             defer { state.current = nil }
+            // From now on, so that whoever goes meanwhile waits for it.
+            if let current = state.current { state.ending.append(current) }
             return (true, state.current, state.owner)
         }
         guard isLast else {
@@ -214,7 +220,7 @@ public final class ViewingPermit: Sendable {
 
     private func end(_ session: ViewingSession) {
         state.withLock { state in
-            state.ending.removeAll { $0 === session || $0.state.isOver }
+            state.ending.removeAll { $0 === session || $0.isClosed }
             state.ending.append(session)
         }
         session.stop()

@@ -222,6 +222,8 @@ public final class ViewingSession: Sendable {
 
     /// Waits until the session is over, and everything that belongs to it is done.
     public func closed() async { await wait { $0.isOver } }
+    /// Whether `closed` has nothing to wait for: observers have got all events, too.
+    package var isClosed: Bool { core.withLock { $0.state.isOver && !$0.isActing } }
 }
 
 extension ViewingSession {

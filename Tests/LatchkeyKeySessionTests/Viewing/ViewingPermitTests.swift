@@ -547,6 +547,23 @@ struct ViewingPermitTests {
         #expect(notice.kind == .teardownError && notice.failure.status == 400)
     }
 
+    /// An application that gives its agent up as the answer comes waits for what follows from that.
+    @Test func aSessionIsBeingEndedUntilItsFailureIsTold() async throws {
+        let world = try World()
+        let told = Signal<Bool>()
+        let use = world.session.beginPlayback()
+        let watcher = Watcher(world.session)
+        world.demand()
+        #expect(await watcher.next(where: \.isUsable) != nil)
+        let permit = try #require(world.session.viewing)
+        permit.onTeardownError { [weak permit] _ in told.send(permit?.isEnding == true) }
+        world.answer(.teardown, 400, #"{"errorCode":1011,"message":"no"}"#)
+        use?.end()
+        #expect(await told.wait() == true)
+        await permit.ended()
+        #expect(!permit.isEnding)
+    }
+
     /// Whoever waits for the end of a session, as an application that keeps its bus watched, waits no longer than that.
     @Test func aTeardownWithoutAnAnswerIsToldWhenItsTimeIsOver() async throws {
         let world = try World { $0.teardownWindow = 300 }

@@ -535,12 +535,12 @@ def released():
         run.demand(1, "released at:", "the agent was released")
 
 
-def viewing(folder, count, settings=""):
-    """Media of so many seconds at a server that counts sessions. `settings` of the group [session]."""
+def viewing(folder, count, settings="", options=()):
+    """Media of so many seconds at a server that counts sessions. `settings` of the group [session], `options` of the server."""
     import session_scenes
 
     os.environ["LATCHKEY_CONFIG"] = os.path.join(folder.path, "latchkey.conf")
-    return session_scenes.Scene(count=count, settings=settings)
+    return session_scenes.Scene(count=count, options=options, settings=settings)
 
 
 def session_kept():
@@ -630,11 +630,13 @@ def view(scene, kind, fault):
     return [line for line in run.lines if "session teardown error" in line], seconds
 
 
-def teardown_error_of(kind):
-    """The same with each kind of content, and in a pipeline of the application's."""
-    with children.Folder() as folder, viewing(folder, 2) as scene:
-        told, _seconds = view(scene, kind, "status:500")
-        demand(len(told) == 1 and "HTTP 500" in told[0], f"told: {told}")
+def teardown_error_of(kind, status=500):
+    """The same with each kind of content, and in a pipeline of the application's. A status of 403 is not asked for again: the
+    answer comes while the agent is given up."""
+    # No heartbeat has the fault.
+    with children.Folder() as folder, viewing(folder, 2, options=("--session-interval", "60")) as scene:
+        told, _seconds = view(scene, kind, f"status:{status}")
+        demand(len(told) == 1 and f"HTTP {status}" in told[0], f"told: {told}")
 
 
 def teardown_unanswered(kind):
@@ -747,6 +749,7 @@ ALL = {
     "in-background": in_background, "session-limit": session_limit, "session-kept": session_kept, "session-lost": session_lost,
     "teardown-error/command": teardown_error,
     **{f"teardown-error/{kind}": lambda k=kind: teardown_error_of(k) for kind in VIEWED}, "released": released,
+    **{f"teardown-refused/{kind}": lambda k=kind: teardown_error_of(k, 403) for kind in ("dash", "mp4")},
     "log-view": log_view, "debugged": debugged,
 }
 # With --everywhere, and where they are named.

@@ -134,7 +134,7 @@ public final class Agent: Sendable {
             core.setAlternativePicture(
                 try image.map { image throws(PipelineError) in try AlternativePicture(image) })
         } catch {
-            throw .configuration(error.description)
+            throw .configuration("the alternative image cannot be used: \(error.description)")
         }
     }
 
@@ -143,7 +143,7 @@ public final class Agent: Sendable {
         do throws(PipelineError) {
             core.setAlternativePicture(try AlternativePicture(file: path))
         } catch {
-            throw .configuration(error.description)
+            throw .configuration("the alternative image cannot be used: \(error.description)")
         }
     }
 

@@ -270,7 +270,7 @@ extension AgentCore {
         let details = SessionErrorDetails(
             httpStatus: failure.status ?? 0, code: failure.code ?? "", message: failure.message,
             reason: failure.kind.rawValue, conflicts: failure.conflicts.map(\.description))
-        log(.error, "the session server: \(failure.message) (\(details.reason))")
+        log(.error, "the session server: \(failure)")
         switch notice.kind {
         case .setupError: events.send(.sessionSetupError(details))
         case .heartbeatError(let isFinal): events.send(.sessionHeartbeatError(details, isFinal: isFinal))

@@ -42,7 +42,8 @@ import Testing
             let image = Array("P6 1 1 255\n".utf8) + [255, 255, 255]
             func set(_ agent: Agent) { try? agent.setHDMIAlternativeImage(image) }
             set(Self.agent())
-            #expect(throws: AgentError.self) { try Self.agent().setHDMIAlternativeImage([1, 2, 3]) }
+            let error = #expect(throws: AgentError.self) { try Self.agent().setHDMIAlternativeImage([1, 2, 3]) }
+            #expect(error?.reason.contains("the alternative image") == true)
             try Self.agent().setHDMIAlternativeImage(nil)
         },
         {
