@@ -159,11 +159,14 @@ extension ISORecognition {
     package static func keyIDs(ofFragment bytes: [UInt8], else keyID: KeyID?) -> Set<KeyID>? {
         guard let header = try? ISOBoxHeader(bytes.prefix(16), at: 0), header.type == "moof",
             let end = try? header.end(from: 0), end <= UInt64(bytes.count),
-            let boxes = (try? ISOBox.boxes(in: bytes, range: 0..<Int(end)))?.first.flatMap({ try? $0.children(in: bytes) })
+            let boxes = (try? ISOBox.boxes(in: bytes, range: 0..<Int(end)))?.first.flatMap({
+                try? $0.children(in: bytes)
+            })
         else { return nil }
         var found: Set<KeyID> = []
         for box in boxes where box.type == "traf" {
-            guard let own = try? box.children(in: bytes), let information = try? ISOAuxiliaryInformation(own, in: bytes),
+            guard let own = try? box.children(in: bytes),
+                let information = try? ISOAuxiliaryInformation(own, in: bytes),
                 let groups = try? ISOSampleGroups(own, in: bytes), groups.descriptions.isEmpty
             else { return nil }
             let named = information.override.map { $0.isProtected ? $0.keyID : nil } ?? keyID

@@ -223,7 +223,8 @@ extension SmoothManifest {
                     let text = Self.fragment(element[attribute: "Url"] ?? "", rate: rate, start: start)
                 else { return nil }
                 return Quality(
-                    fragmentURL: URIReference.resolve(text, against: base), media: stream.type == .video ? .video : .audio,
+                    fragmentURL: URIReference.resolve(text, against: base),
+                    media: stream.type == .video ? .video : .audio,
                     stream: stream.node, number: number)
             }
             if own.count == levels.count { found += own }

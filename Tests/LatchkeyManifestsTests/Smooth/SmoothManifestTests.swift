@@ -158,7 +158,8 @@ import Testing
             return try manifest(one + text, attributes: attributes).choices(from: "https://a.test/f.isml/Manifest?t")
                 .map(\.fragmentURL)
         }
-        let video = "<StreamIndex Type=\"video\" Url=\"Q({bitrate})/F(v={start time})\">|<c t=\"70\"/><c/></StreamIndex>"
+        let video =
+            "<StreamIndex Type=\"video\" Url=\"Q({bitrate})/F(v={start time})\">|<c t=\"70\"/><c/></StreamIndex>"
         let expected = ["https://a.test/f.isml/Q(9)/F(v=70)", "https://a.test/f.isml/Q(4)/F(v=70)"]
         #expect(try choices(video) == expected)
         #expect(try choices(video.replacing("{bitrate}", with: "{Bitrate}").replacing("t t", with: "t_t")) == expected)

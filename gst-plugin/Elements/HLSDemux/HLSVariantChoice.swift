@@ -61,7 +61,8 @@ struct HLSVariantChoice {
     /// Nil where the variant that plays is not refused, and where none is left. Which of the others plays is told when the stock
     /// demuxer asks for one.
     var departure: Departure? {
-        guard let current, refused.contains(given[current] ?? current), let own = variants.first(where: { $0.url == current })
+        guard let current, refused.contains(given[current] ?? current),
+            let own = variants.first(where: { $0.url == current })
         else { return nil }
         let all = variants.filter { !refused.contains($0.url) }
         guard !all.isEmpty else { return nil }

@@ -130,7 +130,9 @@ final class SmoothRun: AdaptiveRun {
 
     /// The keys that the choice among qualities depends on.
     var decidingKeyIDs: Set<KeyID> {
-        state.withLock { $0.alternatives.reduce(into: []) { all, known in for one in known.values { all.formUnion(one) } } }
+        state.withLock {
+            $0.alternatives.reduce(into: []) { all, known in for one in known.values { all.formUnion(one) } }
+        }
     }
 
     /// Leaves out the qualities whose keys may not be used, where a stream has others. Returns these keys.
@@ -146,7 +148,9 @@ final class SmoothRun: AdaptiveRun {
                 own.append(quality)
                 refusals.merge(refused) { first, _ in first }
             }
-            guard let stream = own.first?.stream, own.count < choices.count(where: { $0.stream == stream }) else { continue }
+            guard let stream = own.first?.stream, own.count < choices.count(where: { $0.stream == stream }) else {
+                continue
+            }
             leftOut += own
             all.merge(refusals) { first, _ in first }
         }

@@ -144,7 +144,8 @@ extension HLSDemuxTests.DASHChoiceTests {
         #expect(limits.withLock { $0 } == [.seconds(8)] && KeyChoice.lookPatience > .seconds(8))
         for await _ in failures { break }
         #expect(run.decidingKeyIDs == [KeyID(high: 0, low: 1), KeyID(high: 0, low: 3)])
-        #expect(try Runs.representations(run.handedOn(bytes, from: url, source: url).bytes)
+        #expect(
+            try Runs.representations(run.handedOn(bytes, from: url, source: url).bytes)
                 == ["a", "b", "c", "1", "d"])
         #expect(told.withLock { $0.map { $0.keys.map(\.description.last) } } == [["3"]])
     }

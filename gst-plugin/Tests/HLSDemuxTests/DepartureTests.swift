@@ -91,10 +91,10 @@ import Testing
     /// A playlist that is made ahead, here that of the higher quality, plays when the stock demuxer has got it, and not before.
     @Test func onlyWhatPlaysIsLeft() async throws {
         let contentKey = try #require(ContentKey([UInt8](repeating: 7, count: 16)))
-        let held = Mutex<KeyLoadingRequest?>(nil)
+        let (requests, requested) = AsyncStream.makeStream(of: KeyLoadingRequest.self)
         let loader = CallbackLoader { request in
             if request.keyURI == "skd://9/2" {
-                held.withLock { $0 = request }
+                requested.yield(request)
             } else {
                 request.finishLoading(with: .key(contentKey))
             }
@@ -117,8 +117,10 @@ import Testing
         #expect(String(decoding: lower.body, as: UTF8.self).contains("1-5.ts"))
         presentation.prepareFirstVariant()
         await presentation.answers.wait(for: "\(try path("9"))?")
-        let request = try #require(held.withLock { $0 })
-        request.finishLoading(with: .denied("not in the subscription"))
+        for await request in requests {
+            request.finishLoading(with: .denied("not in the subscription"))
+            break
+        }
         await keys.waitForAnswers(to: [Self.key("9/2")], from: session.now)
         presentation.keysDidFail()
         #expect(presentation.state.withLock { $0.variants.isRefused("https://a.test/9.m3u8") })

@@ -43,7 +43,8 @@ struct SmoothPresentation: Sendable {
     /// object in Base64, for both. `isAlone`: in the place of the first one.
     mutating func addQuality(rate: Int, keyID: KeyID, header: String, isAlone: Bool) throws {
         guard let level = Self.text("<QualityLevel", "/>", in: manifest),
-            let old = Self.text("<ProtectionHeader", "</ProtectionHeader>", in: manifest), let end = old.firstIndex(of: ">")
+            let old = Self.text("<ProtectionHeader", "</ProtectionHeader>", in: manifest),
+            let end = old.firstIndex(of: ">")
         else { throw TestFailure("no quality, or no header") }
         let other = level.replacingOccurrences(of: "Bitrate=\"200000\"", with: "Bitrate=\"\(rate)\"")
             .replacingOccurrences(of: "Index=\"0\"", with: "Index=\"1\"")
