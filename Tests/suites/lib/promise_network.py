@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MPL-2.0
-"""The checks of 46-promises of what goes over the network, and of what is shown: redirects, referrers, proxies, control
+"""The checks of 46-promises of what goes over the network, and of what is shown: redirects, referrers, proxies, URLs, control
 characters, and secrets that others may read."""
 
 import base64
@@ -135,6 +135,27 @@ def proxies():
         demand(any(line.startswith("CONNECT license.invalid:443 ") for line in asked), f"the proxy was asked for {asked}")
 
 
+def urls_in_messages():
+    """What `play` and `acquire` say of URLs of media and license services has no user names, passwords and queries."""
+    case, shown = corpus.case(DASH), ""
+    with children.Folder() as folder, Origin(dash(case)) as origin:
+        secret_url = f"{origin.url.replace('//', f'//{SECRET}:{SECRET}@')}/{{}}?token={SECRET}".format
+        os.environ["LATCHKEY_CONFIG"] = folder.write(
+            "latchkey.conf", f"[latchkey]\nkey-system=clearkey\nlicense-url={secret_url('license')}\n")
+        origin.files["license"] = Answer(403)
+        origin.files["film.m3u8"] = media_playlist([
+            key_line(secret_url("no.key"), "AES-128", form=None, vector=bytes(16)), *segment_lines(1, secret_url("no.ts"))])
+        for name in "stream.mpd", "no.mpd", "film.m3u8":
+            for command in ("play", "--json", "--yes"), ("play", "--log", "debug", "--yes"), ("acquire",):
+                done = children.completed(("latchkey", *command, secret_url(name)), DEADLINE)
+                said = done.stdout + done.stderr
+                demand(done.returncode > 0, f"{command}, {name}: status {done.returncode}")
+                place = said.find(SECRET)
+                demand(place < 0, f"{command}, {name}: {said[max(0, place - 200):place + 60]}")
+                shown += said
+        demand(f"{origin.url}/no.mpd" in shown.replace("\\/", "/"), f"no URL is shown: the check sees nothing: {shown[-500:]}")
+
+
 def warnings():
     """Keys that others may read give one warning in GStreamer's log; those that only their owner may read give none."""
     case = corpus.case(DASH)
@@ -203,8 +224,6 @@ def control_characters():
 
 
 ALL = {
-    "messages/control-characters": control_characters,
-    "network/redirects": redirects, "network/referrers": referrers, "network/proxies": proxies,
-    "files/warnings": warnings,
-    "files/access-lists": access_lists,
+    "messages/control-characters": control_characters, "network/redirects": redirects, "network/referrers": referrers,
+    "network/proxies": proxies, "messages/urls": urls_in_messages, "files/warnings": warnings, "files/access-lists": access_lists,
 }
