@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: MPL-2.0
-"""The checks of 37-command of what stands around the command: files that others may write to, links in the place of files, and
-servers without a certificate to trust."""
+"""The checks of 37-command of what stands around the command: files that others may write to, links in the place of files,
+servers without a certificate to trust, and where latchkey-server listens."""
 
 import http.server
 import os
 import re
 import ssl
+import socket
 import subprocess
+import sys
 import threading
 import urllib.error
 import urllib.request
@@ -144,4 +146,39 @@ def certificate():
             server.shutdown()
 
 
-ALL = {"files/of-others": of_others, "files/links": links, "certificate": certificate}
+def loopback():
+    """latchkey-server listens on 127.0.0.1 alone and says so, unless it is told otherwise; then it warns."""
+    case = corpus.case(DASH)
+    with children.Folder() as folder:
+        keys = folder.write("keys.txt", case.keys_file)
+        os.chmod(keys, 0o600)
+        for options, address, words in (
+                ((), "127.0.0.1", "listening on the loopback only"), (("--host", "0.0.0.0"), "0.0.0.0", "no loopback address")):
+            errors = os.path.join(folder.path, "errors")
+            with open(errors, "w", encoding="utf-8") as file:
+                server = children.Process(
+                    ["latchkey-server", "--port", "0", "--keys-file", keys, "--stop-on-stdin-eof", *options],
+                    stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=file, text=True)
+            try:
+                line = server.stdout.readline()
+                found = re.search(r"listening on http://([\d.]+):(\d+)", line)
+                demand(found and found[1] == address, f"{options}: it says {line}")
+                # What the kernel knows of the sockets that the process has.
+                sockets = {os.readlink(f"/proc/{server.pid}/fd/{name}") for name in os.listdir(f"/proc/{server.pid}/fd")}
+                listens = set()
+                for table in "tcp", "tcp6":
+                    with open(f"/proc/net/{table}", encoding="ascii") as file:
+                        rows = [row.split() for row in file.read().splitlines()[1:]]
+                    listens |= {row[1] for row in rows if row[3] == "0A" and f"socket:[{row[9]}]" in sockets}
+                number = f"{int.from_bytes(socket.inet_aton(address), sys.byteorder):08X}:{int(found[2]):04X}"
+                demand(listens == {number}, f"{options}: it listens on {listens}, not {number}")
+            finally:
+                server.stdin.close()
+                server.wait(DEADLINE)
+                server.stdout.close()
+            with open(errors, encoding="utf-8") as file:
+                said = file.read()
+            demand(words in said, f"{options}: “{words}” is missing: {said}")
+
+
+ALL = {"files/of-others": of_others, "files/links": links, "certificate": certificate, "server/loopback": loopback}

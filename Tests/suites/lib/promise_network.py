@@ -1,0 +1,229 @@
+# SPDX-License-Identifier: MPL-2.0
+"""The checks of 46-promises of what goes over the network, and of what is shown: redirects, referrers, proxies, URLs, control
+characters, and secrets that others may read."""
+
+import base64
+import json
+import os
+import re
+import socket
+import struct
+import threading
+
+import children
+import command_scenes
+import corpus
+from command_files import DASH, DEADLINE, refused, works
+from hls_media import TransportStream, key_line, key_of, master_playlist, media_playlist, segment_lines
+from hls_origin import Answer, Origin
+from playready_world import demand
+from promise_scenes import play
+
+SECRET = "hidden-in-tests"
+
+
+def clear_key_license(case, request):
+    """What a ClearKey service answers."""
+    def text(data):
+        return base64.urlsafe_b64encode(data).decode().rstrip("=")
+
+    wanted = json.loads(request.body)["kids"]
+    keys = [{"kty": "oct", "kid": text(bytes.fromhex(kid)), "k": text(bytes.fromhex(key))} for kid, key in case.keys.items()]
+    return json.dumps({"keys": [pair for pair in keys if pair["kid"] in wanted]})
+
+
+def dash(case, service=None):
+    """The files of the presentation; `service`: the license URL that its manifest names, the only one."""
+    files = {}
+    for name in os.listdir(case.folder):
+        if name.endswith((".mpd", ".mp4", ".m4s")):
+            with open(case.path(name), "rb") as file:
+                files[name] = file.read()
+    if service:
+        text = re.sub("<ContentProtection [^>]*[^/]>.*?</ContentProtection>", "", files["stream.mpd"].decode(), flags=re.DOTALL)
+        named = '<ContentProtection schemeIdUri="urn:uuid:e2719d58-a985-b3c9-781a-b030af78d30e"><dashif:Laurl ' \
+                f'xmlns:dashif="https://dashif.org/CPS">{service}</dashif:Laurl></ContentProtection>'
+        files["stream.mpd"] = re.sub("(<ContentProtection [^>]*/>)", rf"\1{named}", text)
+    return files
+
+
+def fields(requests):
+    """All that stands in the header fields of requests, in one text."""
+    return "\n".join(f"{name}: {value}" for request in requests for name, value in request.headers.items())
+
+
+def redirects():
+    """A license service that redirects elsewhere takes no credential along; within its origin it does."""
+    case = corpus.case(DASH)
+    with children.Folder() as folder, Origin(dash(case)) as media, Origin() as service, Origin() as other:
+        os.environ["LATCHKEY_CONFIG"] = folder.write(
+            "latchkey.conf", f"[latchkey]\nkey-system=clearkey\nlicense-url={service.url}/first\n"
+            f"[http-headers]\nAuthorization=Bearer {SECRET}\nX-Token={SECRET}\n")
+        service.files["first"] = Answer(307, Location="/second")
+        service.files["second"] = Answer(307, Location=f"{other.url}/license")
+        other.files["license"] = lambda request: clear_key_license(case, request)
+        works(*play(f"{media.url}/stream.mpd"))
+        for path in "first", "second":
+            demand(service.asked(path), f"{path} was not asked for")
+            demand(all(f"X-Token: {SECRET}" in fields([request]) for request in service.asked(path)),
+                   f"{path} came without the header field: {fields(service.asked(path))}")
+        demand(other.asked("license"), "the other origin was not asked")
+        for secret in SECRET, "Authorization", "X-Token":
+            demand(secret not in fields(other.requests), f"the other origin got it: {fields(other.requests)}")
+
+
+def referrers():
+    """Another origin that a playlist names gets nothing of the playlist's URL but its origin, and none of its cookies."""
+    stream, key = TransportStream(), key_of("referrers")
+    with Origin() as first, Origin() as other:
+        os.environ["LATCHKEY_CONFIG"] = "/dev/null"
+        # Cookies are for a host, whatever its port.
+        elsewhere = f"http://localhost:{other.port}"
+        lines = [key_line(f"{elsewhere}/key", "AES-128", form=None, vector=stream.vector(0))]
+        lines += segment_lines(1, f"{elsewhere}/0.ts")
+        lines += [key_line("own.key", "AES-128", form=None, vector=stream.vector(1)), *segment_lines(1, "1.ts")]
+        first.files |= {
+            "live/film.m3u8": Answer(200, media_playlist(lines).encode(), Set_Cookie=f"session={SECRET}"), "live/own.key": key,
+            "live/1.ts": stream.encrypted_whole(1, key)}
+        other.files |= {"key": key, "0.ts": stream.encrypted_whole(0, key)}
+        works(*play(f"{first.url.replace('//', f'//me:{SECRET}@')}/live/film.m3u8?token={SECRET}"))
+        own = fields(first.asked("live/own.key"))
+        demand(f"session={SECRET}" in own, f"its own origin got no cookie: {own}")
+        for path in "key", "0.ts":
+            got = fields(other.asked(path))
+            demand(got, f"{path} was not asked for")
+            demand(SECRET not in got and "Authorization" not in got and "/live" not in got, f"{path} was asked for with {got}")
+            demand(re.search(rf"(?i)^referer: {first.url}/?$", got, re.MULTILINE), f"{path} has another referrer: {got}")
+
+
+class Proxy:
+    """A proxy that leads nowhere, and keeps the first bytes of each connection. For the `with` block."""
+
+    def __init__(self):
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listener.getsockname()[1]
+        self.asked = []
+
+    def __enter__(self):
+        threading.Thread(target=self._serve, daemon=True).start()
+        return self
+
+    def __exit__(self, *_):
+        self._listener.close()
+
+    def _serve(self):
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return
+            with connection:
+                connection.settimeout(DEADLINE)
+                self.asked.append(connection.recv(4096))
+                connection.sendall(b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+
+
+def proxies():
+    """A proxy gets the name of a URL that media names, also if `no_proxy` has that name."""
+    case = corpus.case(DASH)
+    os.environ["LATCHKEY_CONFIG"] = "/dev/null"
+    with Origin(dash(case, "https://license.invalid/x")) as media, Proxy() as proxy:
+        os.environ["https_proxy"] = f"http://127.0.0.1:{proxy.port}"
+        os.environ["no_proxy"] = "127.0.0.1,license.invalid"
+        refused("a proxy that leads nowhere", *play(f"{media.url}/stream.mpd"), words=("",))
+        asked = [said.split(b"\r\n")[0].decode() for said in proxy.asked]
+        demand(any(line.startswith("CONNECT license.invalid:443 ") for line in asked), f"the proxy was asked for {asked}")
+
+
+def urls_in_messages():
+    """What `play` and `acquire` say of URLs of media and license services has no user names, passwords and queries."""
+    case, shown = corpus.case(DASH), ""
+    with children.Folder() as folder, Origin(dash(case)) as origin:
+        secret_url = f"{origin.url.replace('//', f'//{SECRET}:{SECRET}@')}/{{}}?token={SECRET}".format
+        os.environ["LATCHKEY_CONFIG"] = folder.write(
+            "latchkey.conf", f"[latchkey]\nkey-system=clearkey\nlicense-url={secret_url('license')}\n")
+        origin.files["license"] = Answer(403)
+        origin.files["film.m3u8"] = media_playlist([
+            key_line(secret_url("no.key"), "AES-128", form=None, vector=bytes(16)), *segment_lines(1, secret_url("no.ts"))])
+        for name in "stream.mpd", "no.mpd", "film.m3u8":
+            for command in ("play", "--json", "--yes"), ("play", "--log", "debug", "--yes"), ("acquire",):
+                done = children.completed(("latchkey", *command, secret_url(name)), DEADLINE)
+                said = done.stdout + done.stderr
+                demand(done.returncode > 0, f"{command}, {name}: status {done.returncode}")
+                place = said.find(SECRET)
+                demand(place < 0, f"{command}, {name}: {said[max(0, place - 200):place + 60]}")
+                shown += said
+        demand(f"{origin.url}/no.mpd" in shown.replace("\\/", "/"), f"no URL is shown: the check sees nothing: {shown[-500:]}")
+
+
+def warnings():
+    """Keys that others may read give one warning in GStreamer's log; those that only their owner may read give none."""
+    case = corpus.case(DASH)
+    with children.Folder() as folder:
+        keys = folder.write("keys.txt", case.keys_file)
+        os.environ["LATCHKEY_CONFIG"] = folder.write("latchkey.conf", "[latchkey]\nkeys-file=keys.txt\n")
+        os.chmod(os.environ["LATCHKEY_CONFIG"], 0o600)
+        for mode, count in (0o600, 0), (0o604, 1), (0o644, 1):
+            os.chmod(keys, mode)
+            done = children.completed(
+                play(case.path("stream.mpd")), DEADLINE, env={**os.environ, "GST_DEBUG": "2", "GST_DEBUG_NO_COLOR": "1"})
+            found = [line for line in done.stderr.splitlines() if "others may read" in line]
+            demand(done.returncode == 0, f"status {done.returncode}: {done.stdout[-300:]} {done.stderr[-300:]}")
+            demand(len(found) == count and all(keys in line for line in found), f"mode {mode:o}: {found}")
+
+
+def access_lists():
+    """An access control list that lets others write is noticed by its mask if the file's group is not this process's own."""
+    case = corpus.case(DASH)
+    demand(os.geteuid() == 0, "only root can give a file to a group that it is not in")
+    with children.Folder() as folder:
+        keys = folder.write("keys.txt", case.keys_file)
+        os.chmod(keys, 0o600)
+        os.environ["LATCHKEY_CONFIG"] = folder.write("latchkey.conf", "[latchkey]\nkeys-file=keys.txt\n")
+        command = ("latchkey", "inspect", case.path("stream.mpd"))
+
+        def give(rights):
+            """To user 65534, by a list as setfacl writes it: version, then tag, rights and ID of each entry."""
+            entries = (1, 6, -1), (2, rights, 65534), (4, 0, -1), (0x10, rights, -1), (0x20, 0, -1)
+            os.setxattr(keys, "system.posix_acl_access", struct.pack("<I", 2) + b"".join(
+                struct.pack("<HHi", *entry) for entry in entries))
+
+        foreign = next(number for number in range(60000, 60100) if number not in (*os.getgroups(), os.getegid()))
+        for group, rights, is_refused in (foreign, 6, True), (foreign, 4, False), (os.getegid(), 6, False):
+            os.chown(keys, -1, group)
+            give(rights)
+            if is_refused:
+                refused(keys, *command)
+            else:
+                works(*command)
+
+
+def control_characters():
+    """Names and reasons of media come to a terminal and to a pipe without control characters: here a title, a color, and what types
+    a command."""
+    hostile = "a\x1b]0;title\x07\x9b31mred\x7f\x08z"
+    playlists = {
+        "named.m3u8": media_playlist([key_line("1.key", "SAMPLE-AES", form=hostile), *segment_lines(1, "1.ts")]),
+        "master.m3u8": master_playlist([("named.m3u8", 300_000)], [("named.m3u8", hostile)]),
+        "method.m3u8": media_playlist([key_line("1.key", f"AES-{hostile}", form=None), *segment_lines(1, "1.ts")]),
+    }
+    os.environ["LATCHKEY_CONFIG"] = "/dev/null"
+    shown = ""
+    with children.Folder() as folder:
+        for name, text in playlists.items():
+            path = folder.write(name, text)
+            for command in ("inspect", path), ("play", "--yes", path):
+                run = command_scenes.on_terminal(*command, NO_COLOR="1", TERM="dumb")
+                done = children.completed(("latchkey", *command), DEADLINE)
+                said = run.output + done.stdout + done.stderr
+                demand(run.status >= 0 and done.returncode >= 0, f"{name}: {said[-300:]}")
+                found = re.search(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]", said)
+                demand(not found, f"{command[0]} {name}: {said[max(0, found.start() - 60):found.start() + 40]!r}" if found else "")
+                shown += said
+    demand(re.search("a\N{REPLACEMENT CHARACTER}+\\]0;title", shown), f"nothing of it is shown: {shown[-500:]}")
+
+
+ALL = {
+    "messages/control-characters": control_characters, "network/redirects": redirects, "network/referrers": referrers,
+    "network/proxies": proxies, "messages/urls": urls_in_messages, "files/warnings": warnings, "files/access-lists": access_lists,
+}
