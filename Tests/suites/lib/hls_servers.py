@@ -267,7 +267,8 @@ SCENES = {
     "target/rises": lambda: Target(1, 3), "target/falls": lambda: Target(3, 1),
     "discontinuity/rises": lambda: Discontinuity(2, 9),
     "discontinuity/falls": lambda: Discontinuity(9, 0), "sequence/falls": Falls,
-    **{f"gone/{status}": lambda s=status: Gone(s, False) for status in (404, 410)},
+    # Stores of objects answer 403 for what they do not have.
+    **{f"gone/{status}": lambda s=status: Gone(s, False) for status in (403, 404, 410)},
     "gone/late": lambda: Gone(404, True),
     **{f"lagging/{count}": lambda c=count: Lagging(c) for count in (1, 3, 8)},
     **{f"moved/{status}": lambda s=status: Moved(s) for status in (301, 302, 303, 307, 308)},

@@ -69,6 +69,11 @@ struct PresentationFailure: Error, Sendable {
         if case .status(let status) = cause { status == 404 || status == 410 } else { false }
     }
 
+    /// The origin does not give it to this client, or has nothing of that name.
+    var isRefusal: Bool {
+        if case .status(let status) = cause { 400...499 ~= status } else { false }
+    }
+
     func post(on element: ElementReference) {
         switch kind {
         case .notFound: element.postError(GST_RESOURCE_ERROR_NOT_FOUND, text, debug: advice)

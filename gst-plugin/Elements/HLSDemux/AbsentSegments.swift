@@ -34,6 +34,8 @@ struct AbsentSegments: Sendable {
 
     /// In a row. The stock demuxer of later versions gives up sooner.
     private static let limit = 8
+    /// The same of those that are refused: a token that has expired is to be told soon.
+    private static let refusedLimit = 2
     /// How often in a target duration what is to come is asked for again, and for how many target durations.
     private static let attempts = (each: 4, targets: 2)
     /// In seconds. A playlist may state any number, and `Duration` traps on large ones.
@@ -54,18 +56,18 @@ struct AbsentSegments: Sendable {
         playlists[name] = playlist
     }
 
-    /// The origin has answered 404 or 410 for that segment, before which it was asked for so often. Nil: nothing is live, so that
-    /// it is the stock demuxer's matter.
-    mutating func verdict(on url: String, attempt: Int) -> Verdict? {
+    /// The origin has answered 404 or 410 for that segment, before which it was asked for so often. `isRefused`: another error of
+    /// the client, which stores of objects answer as well (403). Nil: nothing is live, so that it is the stock demuxer's matter.
+    mutating func verdict(on url: String, attempt: Int, isRefused: Bool = false) -> Verdict? {
         guard isLive else { return nil }
         let name = playlists.first { $0.value.urls.contains(url) }?.key
         var playlist = name.flatMap { playlists[$0] } ?? strays
-        if playlist.last.contains(url), attempt < Self.attempts.each * Self.attempts.targets {
+        if !isRefused, playlist.last.contains(url), attempt < Self.attempts.each * Self.attempts.targets {
             return .isToCome(playlist.target / Self.attempts.each)
         }
         playlist.count += 1
         if let name { playlists[name] = playlist } else { strays = playlist }
-        return playlist.count > Self.limit ? .isTheEnd : .isLeftOut
+        return playlist.count > (isRefused ? Self.refusedLimit : Self.limit) ? .isTheEnd : .isLeftOut
     }
 
     /// A segment has come.

@@ -561,10 +561,11 @@ extension HLSPresentation {
                     if state.withLock({ $0.absent?.isLive }) == true { return nil }
                     throw error.givenUp(true)
                 }
-                guard error.isAbsence, let verdict = state.withLock({ $0.absent?.verdict(on: url, attempt: attempt) })
-                else {
-                    throw error
-                }
+                guard error.isRefusal,
+                    let verdict = state.withLock({
+                        $0.absent?.verdict(on: url, attempt: attempt, isRefused: !error.isAbsence)
+                    })
+                else { throw error }
                 HLSDemuxer.log.log(.warning, nil, error.text)
                 switch verdict {
                 case .isToCome(let pause):

@@ -34,6 +34,18 @@ import Testing
         #expect(absent.verdict(on: "c", attempt: 1) == .isLeftOut)
     }
 
+    /// The last one is not waited for, and few in a row are the end.
+    @Test func oneThatIsRefusedIsLeftOut() {
+        var absent = AbsentSegments()
+        #expect(absent.verdict(on: "a", attempt: 0, isRefused: true) == nil)
+        absent.update(Self.playlist("a", "b", "c"), of: "v")
+        #expect(absent.verdict(on: "a", attempt: 0, isRefused: true) == .isLeftOut)
+        #expect(absent.verdict(on: "c", attempt: 0, isRefused: true) == .isLeftOut)
+        absent.didCome("b")
+        for url in ["a", "c"] { #expect(absent.verdict(on: url, attempt: 0, isRefused: true) == .isLeftOut) }
+        #expect(absent.verdict(on: "b", attempt: 0, isRefused: true) == .isTheEnd)
+    }
+
     @Test func noTargetDurationIsTooLarge() {
         var absent = AbsentSegments()
         var playlist = Self.playlist("a", "b")
