@@ -199,13 +199,13 @@ final class AgentCore: Sendable {
         }
         guard !wasReleased else { return }
         parts?.session.close(.sessionClosed("the agent was released"))
-        withExtendedLifetime((attachments, watch)) {}
-        keep(nil)
+        let buses = attachments.values.map(\.bus)
+        withExtendedLifetime((attachments, watch)) { keep(nil) }
         guard let viewing = parts?.session.viewing, viewing.isEnding else { return finish() }
-        // What goes wrong at the end of the viewing session is the last event.
+        // What goes wrong at the end of the viewing session is the last event. It may come over a bus.
         Task {
             await viewing.ended()
-            finish()
+            withExtendedLifetime(buses) { finish() }
         }
     }
 
@@ -579,7 +579,10 @@ extension AgentCore {
     // MARK: The bus
 
     func handle(_ event: BusEvent) {
+        let isReleased = guarded.withLock { $0.isReleased }
         switch event {
+        case .element(let name, let fields): if !isReleased || name == "latchkey-session-teardown-error" { handle(name, fields) }
+        case _ where isReleased, .streamsSelected: break
         case .stateChanged(from: .null, to: .ready): advance(.begins)
         case .stateChanged(from: _, to: .playing):
             log(.info, "the player plays")
@@ -593,8 +596,6 @@ extension AgentCore {
             advance(.endOfStream)
         case .warning(let text, let debug): log(.warning, Self.withoutQueries("\(text) \(debug)", of: contentURL))
         case .error(let domain, let code, let text, let debug, _): playbackDidFail(domain, code, text, debug)
-        case .element(let name, let fields): handle(name, fields)
-        case .streamsSelected: break
         }
     }
 
@@ -667,8 +668,7 @@ extension AgentCore {
             let name = keys.isEmpty ? "media without a KID" : keys
             playbackShouldBeAborted("the key for \(name) is a wrong one: \(text("reason"))")
         case "latchkey-session-setup-error": events.send(.sessionSetupError(details))
-        case "latchkey-session-heartbeat-error":
-            events.send(.sessionHeartbeatError(details, isFinal: flag("final")))
+        case "latchkey-session-heartbeat-error": events.send(.sessionHeartbeatError(details, isFinal: flag("final")))
         case "latchkey-session-teardown-error": events.send(.sessionTeardownError(details))
         case "latchkey-output-protection":
             var pixels: UInt64 = 0

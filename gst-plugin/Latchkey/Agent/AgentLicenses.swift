@@ -261,8 +261,7 @@ extension AgentCore {
 
     /// Comes behind the elements, which post it where a bus takes it; that of a stopped pipeline does not.
     func teardownDidFail(_ notice: ViewingNotice) {
-        let isFirst = notice.claim()
-        if isFirst || guarded.withLock({ $0.isReleased }) { tell(notice) }
+        if notice.claim() { tell(notice) }
     }
 
     private func tell(_ notice: ViewingNotice) {
