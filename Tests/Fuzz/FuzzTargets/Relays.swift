@@ -140,7 +140,7 @@ private struct BreakingOrigin {
                 guard let taken = body.take(Array(piece), of: head) else { return }
                 all += taken
             }
-            all = Array(all.prefix(body.part.length ?? .max))
+            promise(all.count <= body.part.length ?? .max, "nothing comes from behind the part")
             let isWhole = body.isAtEnd || (!isBroken && body.isWhole(at: head))
             let versions = (0...version).map { resource($0).dropFirst(body.part.first) }
             if isWhole {

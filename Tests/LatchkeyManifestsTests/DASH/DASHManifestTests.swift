@@ -155,6 +155,8 @@ import Testing
         "<clearkey:Laurl xmlns:clearkey=\"http://dashif.org/guidelines/clearKey\" Lic_type=\"EME-1.0\">u</clearkey:Laurl>",
         "<ms:laurl xmlns:ms=\"urn:microsoft\" licenseUrl=\"u\"/>", "<mspr:laurl licenseURL=\"u\"/>",
         "<LA_URL> u </LA_URL>",
+        "<dashif:Laurl>\n <![CDATA[u]]>\n</dashif:Laurl>",
+        "<dashif:Authzurl>a</dashif:Authzurl><dashif:Certurl>c</dashif:Certurl><dashif:Laurl>u</dashif:Laurl>",
         // Declared nowhere.
         "<clearkey:Laurl>u</clearkey:Laurl>",
     ])
