@@ -189,8 +189,8 @@ final class SegmentServer: Sendable {
         return 404
     }
 
-    /// Of a live presentation, a segment that is not there comes late, or is there no more: the stock demuxer would ask for it
-    /// for ever, and goes on behind an empty one.
+    /// Of a live presentation, a segment that is not there, or is refused, comes late or is there no more: the stock demuxer would
+    /// ask for it for ever, and goes on behind an empty one.
     private func segment(_ url: String, _ request: LoopbackRequest) async throws(PresentationFailure)
         -> LoopbackResponse
     {
@@ -208,7 +208,7 @@ final class SegmentServer: Sendable {
                 // At the edge of a timeline, the stock demuxer waits for the next version of the manifest if a connection fails.
                 // At a status it asks again at once, so all attempts would be over within a moment.
                 if isLive, case .connection = error.cause { _ = await relay.waits(SegmentRelay.pause) }
-                guard error.isAbsence, let absent, absent < Self.absence.limit else { throw error }
+                guard error.isRefusal, let absent, absent < Self.absence.limit else { throw error }
                 let attempts = absent == 0 ? state.withLock { $0.firstAttempts } : Self.absence.attempts
                 if attempt >= attempts {
                     state.withLock { $0.absent = absent + 1 }
