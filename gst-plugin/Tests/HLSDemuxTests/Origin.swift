@@ -24,7 +24,9 @@ final class Origin: Sendable {
             log.requests.withLock { $0.append(request) }
             log.open.withLock { $0 += 1 }
             defer { log.open.withLock { $0 -= 1 } }
-            await log.media.pass(request.path)
+            // A look at the start of a fragment is no media.
+            let isLook = request.path.hasPrefix("QualityLevels") && request.range != nil
+            if !isLook { await log.media.pass(request.path) }
             let answer = await change(request) ?? Self.file(request.path, in: folder)
             if request.path.hasSuffix(".m3u8") { log.media.note(answer.body) }
             return answer
