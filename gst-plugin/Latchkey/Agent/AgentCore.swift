@@ -199,11 +199,10 @@ final class AgentCore: Sendable {
         }
         guard !wasReleased else { return }
         parts?.session.close(.sessionClosed("the agent was released"))
-        let buses = attachments.values.map(\.bus)
         withExtendedLifetime((attachments, watch)) { keep(nil) }
         guard let viewing = parts?.session.viewing, viewing.isEnding else { return finish() }
         // What goes wrong at the end of the viewing session is the last event. It may come over a bus.
-        Task {
+        Task { [buses = attachments.values.map(\.bus)] in
             await viewing.ended()
             withExtendedLifetime(buses) { finish() }
         }
@@ -579,10 +578,11 @@ extension AgentCore {
     // MARK: The bus
 
     func handle(_ event: BusEvent) {
-        let isReleased = guarded.withLock { $0.isReleased }
+        let isOver = guarded.withLock { $0.isReleased }
         switch event {
-        case .element(let name, let fields): if !isReleased || name == "latchkey-session-teardown-error" { handle(name, fields) }
-        case _ where isReleased, .streamsSelected: break
+        case .element(let name, let fields) where !isOver || name == "latchkey-session-teardown-error":
+            handle(name, fields)
+        case _ where isOver, .element, .streamsSelected: break
         case .stateChanged(from: .null, to: .ready): advance(.begins)
         case .stateChanged(from: _, to: .playing):
             log(.info, "the player plays")
