@@ -69,9 +69,9 @@ struct PresentationFailure: Error, Sendable {
         if case .status(let status) = cause { status == 404 || status == 410 } else { false }
     }
 
-    /// The origin does not give it to this client, or has nothing of that name.
+    /// The origin does not give it to this client, or has nothing of that name. Not that it has no time (408, 425, 429).
     var isRefusal: Bool {
-        if case .status(let status) = cause { 400...499 ~= status } else { false }
+        if case .status(let status) = cause { 400...499 ~= status && ![408, 425, 429].contains(status) } else { false }
     }
 
     func post(on element: ElementReference) {

@@ -19,6 +19,8 @@ final class SegmentServer: Sendable {
     /// How often a live segment that is not there is asked for again, the first of a row and those behind it, and how many of
     /// them are left out in a row. The first one is asked for more often if segments are long, up to `mostAttempts`.
     private static let absence = (firstAttempts: 4, mostAttempts: 20, attempts: 2, limit: 8)
+    /// How many of a stream are left out in a row because they are refused: a token that has expired is to be told soon.
+    private static let refusedLimit = 2
     /// Of what cannot be had at all, the stock demuxer gives up the fourth. Of a live presentation, it would ask for ever.
     private static let attempts = 4
 
@@ -35,6 +37,8 @@ final class SegmentServer: Sendable {
         var manifest: (url: String, rewrite: Rewrite)?
         /// How many segments of a live presentation were left out since one came; nil: none has come.
         var absent: Int?
+        /// How many of a stream were refused in a row.
+        var refused: [String: Int] = [:]
         /// For `absence`, the first of a row.
         var firstAttempts = SegmentServer.absence.firstAttempts
         var isHandedOut = false
@@ -201,6 +205,7 @@ final class SegmentServer: Sendable {
                 state.withLock { state in
                     state.absent = 0
                     state.unreached[url] = nil
+                    state.refused[Self.stream(of: url)] = nil
                 }
                 return response
             } catch {
@@ -211,6 +216,10 @@ final class SegmentServer: Sendable {
                 guard error.isRefusal, let absent, absent < Self.absence.limit else { throw error }
                 let attempts = absent == 0 ? state.withLock { $0.firstAttempts } : Self.absence.attempts
                 if attempt >= attempts {
+                    if !error.isAbsence, countRefusal(Self.stream(of: url)) > Self.refusedLimit {
+                        giveUp(error)
+                        throw error
+                    }
                     state.withLock { $0.absent = absent + 1 }
                     return LoopbackResponse(status: 204)
                 }
@@ -219,6 +228,17 @@ final class SegmentServer: Sendable {
             }
         }
     }
+
+    private func countRefusal(_ stream: String) -> Int {
+        state.withLock { state in
+            if state.refused.count >= Self.failureLimit { state.refused = state.refused.filter { $0.key == stream } }
+            state.refused[stream, default: 0] += 1
+            return state.refused[stream] ?? 0
+        }
+    }
+
+    /// The same for all segments of a stream, as far as their URLs differ in numbers alone.
+    private static func stream(of url: String) -> String { url.prefix { $0 != "?" }.filter { !$0.isNumber } }
 
     /// The manifest as it is now. What fails is not held up: the stock demuxer asks again when the next version is due.
     private func manifest(_ url: String, _ request: LoopbackRequest, _ rewrite: Rewrite) async -> LoopbackResponse {

@@ -28,8 +28,9 @@ struct AbsentSegments: Sendable {
         var urls: Set<String> = []
         var last: Set<String> = []
         var target = Duration.zero
-        /// How many were left out since one came.
+        /// How many were left out since one came, and how many of them because they are refused.
         var count = 0
+        var refusedCount = 0
     }
 
     /// In a row. The stock demuxer of later versions gives up sooner.
@@ -66,15 +67,17 @@ struct AbsentSegments: Sendable {
             return .isToCome(playlist.target / Self.attempts.each)
         }
         playlist.count += 1
+        playlist.refusedCount += isRefused ? 1 : 0
         if let name { playlists[name] = playlist } else { strays = playlist }
-        return playlist.count > (isRefused ? Self.refusedLimit : Self.limit) ? .isTheEnd : .isLeftOut
+        return playlist.count > Self.limit || playlist.refusedCount > Self.refusedLimit ? .isTheEnd : .isLeftOut
     }
 
     /// A segment has come.
     mutating func didCome(_ url: String) {
-        strays.count = 0
+        (strays.count, strays.refusedCount) = (0, 0)
         for (name, playlist) in playlists where playlist.count > 0 && playlist.urls.contains(url) {
             playlists[name]?.count = 0
+            playlists[name]?.refusedCount = 0
         }
     }
 }

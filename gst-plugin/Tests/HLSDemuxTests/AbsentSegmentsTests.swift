@@ -44,6 +44,9 @@ import Testing
         absent.didCome("b")
         for url in ["a", "c"] { #expect(absent.verdict(on: url, attempt: 0, isRefused: true) == .isLeftOut) }
         #expect(absent.verdict(on: "b", attempt: 0, isRefused: true) == .isTheEnd)
+        absent.didCome("b")
+        for _ in 0..<4 { #expect(absent.verdict(on: "a", attempt: 0) == .isLeftOut) }
+        #expect(absent.verdict(on: "a", attempt: 0, isRefused: true) == .isLeftOut)
     }
 
     @Test func noTargetDurationIsTooLarge() {
