@@ -53,11 +53,11 @@
         private let type: ContentType
         private let url: String
 
-        /// `url` is shown as it is.
+        /// `url` is shown without a user name and a query, if it is one.
         init(_ info: ContentInfo, type: ContentType, url: String) {
             self.info = info
             self.type = type
-            self.url = url
+            self.url = URIReference(url).isHTTP ? URIReference.printable(url) : url
         }
 
         // MARK: For people

@@ -136,7 +136,7 @@ def proxies():
 
 
 def urls_in_messages():
-    """What `play` and `acquire` say of URLs of media and license services has no user names, passwords and queries."""
+    """What `play`, `acquire` and `inspect` say of URLs of media and license services has no user names, passwords and queries."""
     case, shown = corpus.case(DASH), ""
     with children.Folder() as folder, Origin(dash(case)) as origin:
         secret_url = f"{origin.url.replace('//', f'//{SECRET}:{SECRET}@')}/{{}}?token={SECRET}".format
@@ -153,6 +153,11 @@ def urls_in_messages():
                 place = said.find(SECRET)
                 demand(place < 0, f"{command}, {name}: {said[max(0, place - 200):place + 60]}")
                 shown += said
+        for command in ("inspect",), ("inspect", "--json"):
+            done = children.completed(("latchkey", *command, secret_url("stream.mpd")), DEADLINE)
+            said = (done.stdout + done.stderr).replace("\\/", "/")
+            demand(done.returncode == 0 and f"{origin.url}/stream.mpd" in said, f"{command}: {done.returncode}: {said[-500:]}")
+            demand(SECRET not in said, f"{command}: {said}")
         demand(f"{origin.url}/no.mpd" in shown.replace("\\/", "/"), f"no URL is shown: the check sees nothing: {shown[-500:]}")
 
 

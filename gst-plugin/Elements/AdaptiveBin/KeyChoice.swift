@@ -126,7 +126,10 @@ struct KeyChoice: Sendable {
             }
             var (found, done) = ([Place: Value](), 0)
             for (number, place) in places.enumerated() {
-                if number >= looksAtOnce, await !takeNext() { break }
+                if number >= looksAtOnce, await !takeNext() {
+                    group.cancelAll()
+                    return found
+                }
                 group.addTask { (place, await look(place)) }
             }
             while done < places.count, await takeNext() {}

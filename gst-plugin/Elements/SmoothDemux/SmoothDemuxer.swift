@@ -33,7 +33,7 @@ final class SmoothDemuxer: AdaptiveBin, @unchecked Sendable {
         run.watch.setManifests([manifest.source, url])
         let track = audioTrack
         noteFiles(of: bytes, from: url)
-        try run.start(bytes, from: url)
+        try run.start(bytes, from: url, source: manifest.source)
         if let choice = run.choice, run.hasUntoldKeys {
             wait(atMost: KeyChoice.lookPatience) { await run.findKeys() }
             waitForAnswers(to: run.decidingKeyIDs, choice)

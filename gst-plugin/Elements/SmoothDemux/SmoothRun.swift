@@ -72,9 +72,9 @@ final class SmoothRun: AdaptiveRun {
     /// How fragments are encrypted; nil for clear media.
     var encryption: ISOEncryption? { state.withLock { $0.encryption } }
 
-    /// Reads the manifest that came from `url`, and starts the requests for its keys.
-    func start(_ bytes: [UInt8], from url: String) throws(PresentationFailure) {
-        origin.setHome(url)
+    /// Reads the manifest that came from `url`, and starts the requests for its keys. `source` is the URL before redirects.
+    func start(_ bytes: [UInt8], from url: String, source: String? = nil) throws(PresentationFailure) {
+        origin.setHome(url, source: source)
         let manifest: SmoothManifest
         do throws(FormatError) {
             manifest = try SmoothManifest(bytes)

@@ -94,6 +94,22 @@ extension HLSDemuxTests.DASHChoiceTests {
         }
     }
 
+    /// The time may be over while some wait for their turn.
+    @Test func looksEndInTimeBeforeAllHaveBegun() async {
+        let (lasts, last) = AsyncStream.makeStream(of: Void.self)
+        let asked = Mutex<[String]>([])
+        let sleep: @Sendable (Duration) async throws -> Void = { _ in for await _ in lasts { break } }
+        let found = await KeyChoice.looks(at: ["1", "a", "b", "c", "d", "e"], sleep: sleep) { name -> String? in
+            asked.withLock { $0.append(name) }
+            if name == "d" { last.yield() }
+            // Those that have names never come, unless they are waited for.
+            if name != "1" { do { try await Task.sleep(for: .seconds(20)) } catch { return nil } }
+            return name
+        }
+        #expect(found == ["1": "1"])
+        #expect(asked.withLock { $0.sorted() } == ["1", "a", "b", "c", "d"])
+    }
+
     /// An init segment that does not come in time keeps no other one from counting, in front of it or behind.
     @Test func slowInitSegmentsAreNotWaitedFor() async throws {
         // Of four at a time, three never come. When the last one is asked for, those in front of it have counted.
