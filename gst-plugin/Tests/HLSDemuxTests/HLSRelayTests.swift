@@ -28,7 +28,8 @@ struct HLSRelayTests {
             try presentation.open { failure in told.failures.withLock { $0.append(failure.text) } }
             presentation.state.withLock { $0.absent = keepsFromAbsent ? AbsentSegments() : nil }
             let head = "#EXTM3U\n#EXT-X-TARGETDURATION:2\n#EXT-X-KEY:METHOD=SAMPLE-AES,URI=\"1.key\"\n"
-            let playlist = head + "#EXTINF:2,\n1.ts?token=secret\n#EXTINF:2,\n2.ts\n" + (isLive ? "" : "#EXT-X-ENDLIST\n")
+            let segments = "#EXTINF:2,\n1.ts?token=secret\n#EXTINF:2,\n2.ts\n"
+            let playlist = head + segments + (isLive ? "" : "#EXT-X-ENDLIST\n")
             _ = try presentation.rewrite(Array(playlist.utf8), from: "https://a.test/media/v.m3u8")
             name = try #require(presentation.table.knownName(of: .relayedSegment(url: RelayTests.url)))
             (self.script, self.presentation, self.told) = (script, presentation, told)
