@@ -205,7 +205,7 @@ public final class ViewingPermit: Sendable {
                 return (false, wasPlaying == state.isPlaying ? nil : state.current, nil)
             }
             defer { state.current = nil }
-            // From now on, so that whoever goes meanwhile waits for it.
+            // From now on, so that an agent that is released meanwhile waits for it.
             if let current = state.current { state.ending.append(current) }
             return (true, state.current, state.owner)
         }

@@ -34,7 +34,8 @@ struct HLSPlan {
     init(_ media: HLSMediaPlaylist, rewriter: HLSPlaylistRewriter, front: HLSNumbering.Front? = nil) {
         window = rewriter.window
         self.front = front
-        relaysSegments = rewriter.relaysSegments || rewriter.relaysClearPlaylists
+        let isLong = media.isEnded && media.segments.count > rewriter.relayLimit
+        relaysSegments = rewriter.relaysSegments && !isLong || rewriter.relaysClearPlaylists
         relaysFiles = rewriter.relaysFiles
         var kindsByExtension = KindGuess(known: rewriter.segmentKind)
         kinds = media.segments.map { kindsByExtension.kind(of: $0) }

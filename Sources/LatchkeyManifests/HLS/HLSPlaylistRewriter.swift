@@ -47,6 +47,9 @@ public struct HLSPlaylistRewriter: Sendable {
     /// its URL.
     public var relaysSegments = false
 
+    /// The most segments of a playlist on demand that `relaysSegments` is for: each costs memory for its URL.
+    package var relayLimit = Int.max
+
     /// The same for playlists without keys and their maps, too.
     package var relaysClearPlaylists = false
 

@@ -45,6 +45,11 @@ import Testing
         rewriter.relaysSegments = true
         let clear = SeenSegment.segments(of: try rewriter.rewrite("#EXTM3U\n" + segments, routes: routes).text)
         #expect(clear.map(\.url) == urls)
+        for (limit, isRelayed) in [(1, false), (2, true)] {
+            rewriter.relayLimit = limit
+            let seen = SeenSegment.segments(of: try rewriter.rewrite(encrypted + segments, routes: routes).text)
+            #expect((seen.map(\.url) != urls) == isRelayed)
+        }
     }
 
     /// Where nothing is to come from its origin, clear segments and their maps do not either.

@@ -77,7 +77,7 @@ def referrers():
     stream, key = TransportStream(), key_of("referrers")
     with Origin() as first, Origin() as other:
         os.environ["LATCHKEY_CONFIG"] = "/dev/null"
-        # Cookies are for a host, whatever its port.
+        # Cookies are for a host, with any port.
         elsewhere = f"http://localhost:{other.port}"
         lines = [key_line(f"{elsewhere}/key", "AES-128", form=None, vector=stream.vector(0))]
         lines += segment_lines(1, f"{elsewhere}/0.ts")

@@ -280,6 +280,7 @@ final class HLSPresentation: Sendable {
             rewriter.keyLimit = keyLimit
             rewriter.outputLevel = outputLevel
             rewriter.relaysSegments = true
+            if relay == nil { rewriter.relayLimit = Self.relayLimit }
             // Workaround (GStreamer <1.26): the stock demuxer fetches no files.
             rewriter.relaysFiles = isLocal
             // Not for a live playlist that plays: the stock demuxer knows its segments by their URLs.
@@ -392,7 +393,7 @@ extension HLSPresentation {
         } else {
             guard let ready = answers.takeReady(Self.answerName(request)) else { return nil }
             response = ready
-            // Whoever hears of that may take his time.
+            // The observer may take long.
             if case .playlist(let url) = resource, let tell = didAnswer(url) { Task { tell() } }
         }
         _ = takeIn(request)
@@ -537,6 +538,8 @@ extension HLSPresentation {
         }
     }
 
+    /// More than a day of segments of two seconds has. Above it, what only cookies need is not worth the memory.
+    private static let relayLimit = 50_000
     /// Of what no connection brings, where the stock demuxer is to decide. It would make as many itself, within a moment.
     private static let attempts = 4
 

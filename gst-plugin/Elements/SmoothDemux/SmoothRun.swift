@@ -160,7 +160,12 @@ final class SmoothRun: AdaptiveRun {
 
     /// What the stock demuxer is to read of the manifest that `start` has read. `track` names the audio that is to play first.
     func handedOn(audioTrack track: String?) -> [UInt8] {
-        guard var manifest = manifest else { return [] }
+        // Nothing else may hold its document, which would be copied when it is changed.
+        let taken = state.withLock { state in
+            defer { state.manifest = nil }
+            return state.manifest
+        }
+        guard var manifest = taken else { return [] }
         // The stock demuxer would keep cookies of its own: before GStreamer 1.28 none of those that fragments set, and the
         // manifest's for every host. Before 1.26, it fetches no files either.
         let segments = segments ?? (manifest.isProtected ? makePlainSegments(origin) : nil)

@@ -37,12 +37,14 @@ import Testing
         let leftOut = Mutex<[[KeyID: KeyError]]>([])
     }
 
-    /// One that is open. The key server refuses the keys of these URIs.
+    /// One that is open. The key server refuses the keys of these URIs. `hold` may take a request, which is left open then.
     private static func presentation(
-        refusing isRefused: @escaping @Sendable (String) -> Bool
+        refusing isRefused: @escaping @Sendable (String) -> Bool = { _ in false },
+        hold: @escaping @Sendable (KeyLoadingRequest) -> Bool = { _ in false }
     ) throws -> (HLSPresentation, KeySession, HLSKeys, Told) {
         let contentKey = try #require(ContentKey([UInt8](repeating: 7, count: 16)))
         let loader = CallbackLoader { request in
+            if hold(request) { return true }
             if isRefused(request.keyURI ?? "") {
                 request.finishLoading(with: .denied("not in the subscription"))
             } else {
@@ -90,24 +92,12 @@ import Testing
 
     /// A playlist that is made ahead, here that of the higher quality, plays when the stock demuxer has got it, and not before.
     @Test func onlyWhatPlaysIsLeft() async throws {
-        let contentKey = try #require(ContentKey([UInt8](repeating: 7, count: 16)))
         let (requests, requested) = AsyncStream.makeStream(of: KeyLoadingRequest.self)
-        let loader = CallbackLoader { request in
-            if request.keyURI == "skd://9/2" {
-                requested.yield(request)
-            } else {
-                request.finishLoading(with: .key(contentKey))
-            }
+        let (presentation, session, keys, told) = try Self.presentation(hold: { request in
+            guard request.keyURI == "skd://9/2" else { return false }
+            requested.yield(request)
             return true
-        }
-        let session = KeySession(loaders: [loader])
-        let keys = HLSKeys(session: session, timeout: .seconds(30))
-        let told = Told()
-        let presentation = HLSPresentation(
-            origin: HLSOrigin(transport: Playlists()), keys: keys, keyFormats: [.fairPlay],
-            choice: KeyChoice(session: session, timeout: .seconds(30)),
-            onDeparture: { departure in told.departures.withLock { $0.append(departure) } })
-        try presentation.open { _ in }
+        })
         defer { presentation.close() }
         _ = try presentation.start(Playlists.master, from: "https://a.test/master.m3u8")
         func path(_ name: String) throws -> String {
