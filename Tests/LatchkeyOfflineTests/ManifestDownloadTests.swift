@@ -32,9 +32,9 @@ struct ManifestDownloadTests {
             text += "\"com.apple.streamingkeydelivery\"\n#EXT-X-MAP:URI=\"\(name)/init.mp4\"\n"
             for number in 1...4 {
                 text += "#EXTINF:2,\n\(name)/\(number).m4s\n"
-                files[base + "\(name)/\(number).m4s"] = [UInt8](repeating: UInt8(number), count: 3000)
+                files[base + "\(name)/\(number).m4s"] = TestFile.segment(number)
             }
-            files[base + "\(name)/init.mp4"] = [UInt8](repeating: 9, count: 500)
+            files[base + "\(name)/init.mp4"] = TestFile.segment(9, size: 500)
             files[base + "\(name).m3u8"] = Array((text + "#EXT-X-ENDLIST\n").utf8)
         }
         return files
@@ -57,9 +57,9 @@ struct ManifestDownloadTests {
             + set("audio", [("de", 100)], "lang=\"de\"") + set("text", [("text", 1)]) + "</Period></MPD>"
         var files = [base + "stream.mpd": Array(manifest.utf8)]
         for name in ["low", "high", "en", "de"] {
-            files[base + "\(name)/init.mp4"] = [UInt8](repeating: 9, count: 500)
+            files[base + "\(name)/init.mp4"] = TestFile.segment(9, size: 500)
             for number in 1...4 {
-                files[base + "\(name)/00\(number).m4s"] = [UInt8](repeating: UInt8(number), count: 3000)
+                files[base + "\(name)/00\(number).m4s"] = TestFile.segment(number)
             }
         }
         return files
@@ -94,7 +94,7 @@ struct ManifestDownloadTests {
         let playlist = try await text(item, "high.m3u8")
         #expect(playlist.contains("skd://k") && playlist.contains(base + "high/4.m4s"))
         #expect(playlist.hasSuffix("#EXT-X-ENDLIST\n"))
-        #expect(try await item.read(base + "high/3.m4s") == [UInt8](repeating: 3, count: 3000))
+        #expect(try await item.read(base + "high/3.m4s") == TestFile.segment(3))
     }
 
     @Test func theSelectionIsKeptWithTheItem() async throws {
@@ -142,11 +142,51 @@ struct ManifestDownloadTests {
         for name in ["high/4.m4s", "en/4.m4s"] { #expect(try await item.read(base + name).count == 3000) }
         #expect(await item.refresh().cachedDuration == .seconds(4))
         #expect(item.progress.cachedSize >= had + 6000)
-        origin.change(missing, [UInt8](repeating: 3, count: 3000), validator: "\"1\"")
+        origin.change(missing, TestFile.segment(3), validator: "\"1\"")
         origin.forget()
         await item.download()
         #expect(item.progress.status == .complete && item.progress.cachedDuration == .seconds(8))
         #expect(!names(origin).contains("high/4.m4s") && names(origin).contains("high/3.m4s"))
+    }
+
+    /// What is no media is refused before it is stored, and the download goes on when the server has media.
+    @Test(arguments: [
+        (CachedItem.Format.hls, "master.m3u8", "high/2.m4s"), (.hls, "master.m3u8", "en/init.mp4"),
+        (.dash, "stream.mpd", "high/002.m4s"), (.dash, "stream.mpd", "en/init.mp4"),
+    ])
+    func garbageInASegmentIsNotComplete(_ format: CachedItem.Format, _ manifest: String, _ name: String) async throws {
+        let (url, media) = (base + name, format == .hls ? hls : dash)
+        let origin = TestOrigin(media.merging([url: MediaStartTests.noise(1, 3000)]) { $1 })
+        let item = TestCache(origin).cache.item(base + manifest, format: format)
+        let seen = await item.download()
+        #expect(!seen.contains { $0.status == .complete })
+        guard case .failed(let error) = item.progress.status else {
+            Issue.record("\(item.progress.status)")
+            return
+        }
+        #expect(error.code == .invalidContent && error.url == url && error.reason.contains("no media"))
+        // Neither by a player is it stored.
+        await #expect(throws: CacheError.self) { try await item.read(url) }
+        origin.change(url, TestFile.segment(3), validator: "\"1\"")
+        await item.download()
+        #expect(item.progress.status == .complete && item.progress.cachedDuration == .seconds(8))
+        #expect(try await item.read(url) == TestFile.segment(3))
+    }
+
+    /// What is encrypted as a whole looks like anything, and a part of a file begins with anything.
+    @Test(arguments: [
+        ("#EXT-X-KEY:METHOD=AES-128,URI=\"k\",IV=0x01\n#EXT-X-MAP:URI=\"1.ts\"", ""),
+        ("", "#EXT-X-BYTERANGE:2000@1000\n"),
+    ])
+    func whatMayBeAnythingIsNoGarbage(_ key: String, _ range: String) async throws {
+        let text = "#EXTM3U\n#EXT-X-TARGETDURATION:2\n\(key)\n#EXTINF:2,\n\(range)2.ts\n#EXT-X-ENDLIST\n"
+        let noise = MediaStartTests.noise(1, 3000)
+        let origin = TestOrigin([
+            base + "a.m3u8": Array(text.utf8), base + "k": Array(1...16), base + "1.ts": noise, base + "2.ts": noise,
+        ])
+        let item = TestCache(origin).cache.item(base + "a.m3u8", format: .hls)
+        await item.download()
+        #expect(item.progress.status == .complete)
     }
 
     @Test func liveStreamsAreRefused() async throws {

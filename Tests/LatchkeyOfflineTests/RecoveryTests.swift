@@ -271,7 +271,7 @@ struct RecoveryTests {
         var files: [String: [UInt8]] = [:]
         for number in 1...4 {
             text += "#EXTINF:2,\n\(number).ts\n"
-            files[base + "\(number).ts"] = [UInt8](repeating: UInt8(number), count: 3000)
+            files[base + "\(number).ts"] = TestFile.segment(number)
         }
         files[base + "a.m3u8"] = Array((text + "#EXT-X-ENDLIST\n").utf8)
         let origin = TestOrigin(files)

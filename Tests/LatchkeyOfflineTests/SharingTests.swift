@@ -74,7 +74,7 @@ struct SharingTests {
     @Test func twoThatPlayWhatIsNotPlannedNeverMixTheirResources() async throws {
         let base = "https://media.example/show/"
         var files = [base + "a.m3u8": Array(playlist(["1.ts", "2.ts", "3.ts", "4.ts"]).utf8)]
-        for number in 1...4 { files[base + "\(number).ts"] = [UInt8](repeating: UInt8(number), count: 3000) }
+        for number in 1...4 { files[base + "\(number).ts"] = TestFile.segment(number) }
         let origin = TestOrigin(files)
         let test = TestCache(origin)
         // A download that ends with the manifest.
@@ -90,7 +90,7 @@ struct SharingTests {
                 let url = base + "\(number).ts"
                 _ = try await readers[reader].answer(url, route: { $0 })
                 let bytes = try await readers[reader].bytes(of: url, at: 0)
-                #expect(bytes == [UInt8](repeating: UInt8(number), count: 1024))
+                #expect(bytes == TestFile.segment(number, size: 1024))
             }
         }
     }
@@ -99,7 +99,7 @@ struct SharingTests {
     @Test func whoCannotStoreItsPlanIsNoWriterAndTriesAgain() async throws {
         let base = "https://media.example/show/"
         var files = [base + "a.m3u8": Array(playlist(["1.ts", "2.ts"]).utf8)]
-        for number in 1...2 { files[base + "\(number).ts"] = [UInt8](repeating: UInt8(number), count: 3000) }
+        for number in 1...2 { files[base + "\(number).ts"] = TestFile.segment(number) }
         let origin = TestOrigin(files)
         let test = TestCache(origin)
         origin.fail { $0.url.hasSuffix(".ts") ? HTTPResponse(status: 404, url: $0.url) : nil }
@@ -116,12 +116,12 @@ struct SharingTests {
         writer = nil
         // Twice: the first failure must not look like a lock that is held.
         for _ in 1...2 {
-            #expect(try await reader.bytes(of: base + "1.ts", at: 0) == [UInt8](repeating: 1, count: 1024))
+            #expect(try await reader.bytes(of: base + "1.ts", at: 0) == TestFile.segment(1, size: 1024))
             #expect(try test.index.count("SELECT count(*) FROM block WHERE resource > 1") == 0)
             _ = try CacheFolder.Lock(folder, for: .writing)
         }
         try test.index.execute("DROP TRIGGER full")
-        #expect(try await reader.bytes(of: base + "2.ts", at: 0) == [UInt8](repeating: 2, count: 1024))
+        #expect(try await reader.bytes(of: base + "2.ts", at: 0) == TestFile.segment(2, size: 1024))
         #expect(try test.index.count("SELECT count(*) FROM piece WHERE duration > 0") == 2)
         #expect(try test.index.count("SELECT count(*) FROM block WHERE resource > 1") > 0)
         #expect(throws: CacheError.self) { try CacheFolder.Lock(folder, for: .writing) }

@@ -32,6 +32,12 @@ enum TestFile {
             + box("mdat", media)
     }
 
+    /// Begins as a segment does; `byte` fills the rest.
+    static func segment(_ byte: Int, size: Int = 3000) -> [UInt8] {
+        let start = box("styp", Array("msdh".utf8) + number(0))
+        return start + [UInt8](repeating: UInt8(byte), count: size - start.count)
+    }
+
     static func file(seconds: Int, size: Int = 4000) -> [UInt8] {
         box("ftyp", Array("piff".utf8) + number(0)) + movie(seconds: seconds)
             + (0..<seconds).flatMap { fragment($0, size: size) }

@@ -20,6 +20,8 @@ public struct DASHOfflinePresentation: Sendable {
         public var duration: Duration
         /// Where its `sidx` box is, which tells the times within.
         public var index: HLSByteRange?
+        /// Its bytes look random without its key (ISO/IEC 23009-4).
+        package var isEncryptedAsWhole = false
     }
 
     /// In order within each track.
@@ -104,6 +106,9 @@ public struct DASHOfflinePresentation: Sendable {
             let rates = all.map { $0[attribute: "bandwidth"].flatMap { UInt64($0) } ?? 0 }
             guard let best = (isVideo ? selection : TrackSelection()).variant(of: rates) else { continue }
             let representation = all[best]
+            let isEncryptedAsWhole = [root, period.element, set, representation].contains { level in
+                level.children.contains { $0[attribute: "schemeIdUri"]?.hasPrefix("urn:mpeg:dash:sea:") == true }
+            }
             let addressing = try DASHAddressing(
                 [period.element, set, representation],
                 base: Self.base(of: representation, in: Self.base(of: set, in: base)))
@@ -112,7 +117,7 @@ public struct DASHOfflinePresentation: Sendable {
                 urlSize += piece.url.utf8.count
                 guard urlSize <= Self.urlLimit else { throw .tooLarge("more than \(Self.urlLimit) bytes of URLs") }
                 var piece = piece
-                piece.track = track
+                (piece.track, piece.isEncryptedAsWhole) = (track, isEncryptedAsWhole)
                 pieces.append(piece)
             }
             period.sets.append((set, representation, addressing))

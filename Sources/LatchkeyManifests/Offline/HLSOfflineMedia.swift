@@ -16,6 +16,8 @@ public struct HLSOfflineMedia: Sendable {
         public var begin: Double
         /// In seconds.
         public var duration: Double
+        /// Its bytes look random without its key.
+        package var isEncryptedAsWhole = false
     }
 
     /// A media initialization section, and the key of the segments behind it.
@@ -74,11 +76,16 @@ public struct HLSOfflineMedia: Sendable {
                 if !alternatives.hasPlayReady { indispensableKeys.insert(uri) }
             }
             if let next = segment.map, next != map {
-                pieces.append(Piece(url: next.url, byteRange: next.byteRange, begin: duration, duration: 0))
+                pieces.append(
+                    Piece(
+                        url: next.url, byteRange: next.byteRange, begin: duration, duration: 0,
+                        isEncryptedAsWhole: next.decryption != nil))
             }
             map = segment.map
             pieces.append(
-                Piece(url: url, byteRange: segment.byteRange, begin: duration, duration: segment.duration))
+                Piece(
+                    url: url, byteRange: segment.byteRange, begin: duration, duration: segment.duration,
+                    isEncryptedAsWhole: segment.decryption != nil))
             duration += segment.duration
         }
         guard duration.isFinite, duration < 1e9 else { throw .malformed("segments of \(duration) seconds") }

@@ -2,6 +2,7 @@
 
 import LatchkeyContainers
 import LatchkeyHTTP
+import LatchkeyKeySession
 import Synchronization
 
 /// Gives the blocks of one item's resources: from disk, or from the origin, and then they are on disk.
@@ -41,6 +42,8 @@ actor ItemFetcher {
     private var flights: [Key: Flight] = [:]
     /// Those that are not any more what was stored, until they are fetched again.
     private var altered: Set<Key> = []
+    /// Of resources that begin as media does.
+    private var mediaURLs: Set<String> = []
 
     /// What is asked for at once, in bytes: by a download, and by a player, who wants the first of it soon.
     nonisolated let downloadSize: Int
@@ -65,6 +68,9 @@ actor ItemFetcher {
         self.transport = transport
         self.onChange = onChange
     }
+
+    /// What comes from these URLs has to begin as media does. Not if applications add envelopes, which may begin with anything.
+    func expectMedia(at urls: Set<String>) { mediaURLs = EnvelopeParsers().isEmpty ? urls : [] }
 
     // MARK: Bytes
 
@@ -274,7 +280,9 @@ actor ItemFetcher {
         switch await outcome {
         case .success(var response):
             if let arrived = arrival.response { response.body = arrived.body }
-            return try RangeAnswer(response, to: range, of: resource, blockSize: store.blockSize)
+            return try RangeAnswer(
+                response, to: range, of: resource, blockSize: store.blockSize,
+                isMedia: mediaURLs.contains(resource.url))
         case .failure(let error):
             await keepStart(of: arrival, range, of: resource, &result)
             throw CacheError(error)
@@ -298,7 +306,8 @@ actor ItemFetcher {
     ) async {
         guard let response = arrival.response, response.status == 206,
             let start = try? RangeAnswer(
-                response, to: range, of: resource, blockSize: store.blockSize, isWhole: false)
+                response, to: range, of: resource, blockSize: store.blockSize, isWhole: false,
+                isMedia: mediaURLs.contains(resource.url))
         else { return }
         await keep(start, &result)
         onChange()
@@ -373,10 +382,10 @@ struct RangeAnswer: Sendable {
 
     /// Throws `serverError`, `invalidContent` for what is no content and for a malformed answer, and `contentChanged` where size or
     /// validator are others than before: bytes of two versions never come together. `isWhole`: whether all of the body is
-    /// there, and not only its start.
+    /// there, and not only its start. `isMedia`: whether the resource has to begin as media does.
     init(
         _ response: HTTPResponse, to range: Range<UInt64>, of known: CachedResource, blockSize: Int,
-        isWhole: Bool = true
+        isWhole: Bool = true, isMedia: Bool = false
     ) throws(CacheError) {
         var resource = known
         var offset: UInt64 = 0
@@ -404,6 +413,11 @@ struct RangeAnswer: Sendable {
             throw .invalidContent(
                 "\(foreign.rawValue) came in the place of media, as from the log-in page of a network: open the URL in a browser",
                 at: response.url)
+        }
+        if isMedia, offset == 0, !MediaStart.mayBeOne(body) {
+            throw .invalidContent(
+                "it is no media: it begins neither as MP4, MPEG-TS, WebM or sound does nor as subtitles do; check what the "
+                    + "server has at that URL", at: response.url)
         }
         let validator = response.header("ETag") ?? response.header("Last-Modified") ?? ""
         let isOther = !known.validator.isEmpty && !validator.isEmpty && validator != known.validator

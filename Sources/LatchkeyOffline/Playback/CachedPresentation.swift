@@ -32,6 +32,7 @@ enum CachedPresentation: Sendable {
                 throw CacheError(error, at: url)
             }
         }
+        await fetcher.expectMedia(at: mediaURLs)
     }
 
     private static func playlists(
@@ -73,6 +74,24 @@ enum CachedPresentation: Sendable {
         case .hls(nil, _), .dash: [record.url]
         case .hls(_, let playlists): [record.url] + playlists.map(\.url)
         }
+    }
+
+    /// The URLs of resources that begin as media does: with a segment, or what it needs first, that is not encrypted as a whole.
+    var mediaURLs: Set<String> {
+        var (clear, encrypted): (Set<String>, Set<String>) = ([], [])
+        func take(_ url: String, _ range: HLSByteRange?, isEncrypted: Bool) {
+            if isEncrypted { encrypted.insert(url) } else if range?.offset ?? 0 == 0 { clear.insert(url) }
+        }
+        switch self {
+        case .file: break
+        case .hls(_, let playlists):
+            for piece in playlists.lazy.flatMap(\.media.pieces) {
+                take(piece.url, piece.byteRange, isEncrypted: piece.isEncryptedAsWhole)
+            }
+        case .dash(let dash):
+            for piece in dash.pieces { take(piece.url, piece.byteRange, isEncrypted: piece.isEncryptedAsWhole) }
+        }
+        return clear.subtracting(encrypted)
     }
 
     /// Where the keys are that have a URL of their own, each once.

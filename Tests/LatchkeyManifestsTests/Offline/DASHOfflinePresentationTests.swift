@@ -46,6 +46,20 @@ struct DASHOfflinePresentationTests {
         #expect(presentation.pieces.map { String($0.url.split(separator: "/").last ?? "") } == ["5", "7", "9"])
     }
 
+    /// ISO/IEC 23009-4, at any level. Common encryption leaves the boxes as they are.
+    @Test(arguments: ["urn:mpeg:dash:sea:2012", "urn:mpeg:dash:mp4protection:2011"], [false, true])
+    func segmentsThatAreEncryptedAsAWholeAreKnown(_ scheme: String, _ isOfSet: Bool) throws {
+        let protection = "<ContentProtection schemeIdUri=\"\(scheme)\"/>"
+        let base = "<BaseURL>1.mp4</BaseURL>"
+        let presentation = try read(
+            manifest(
+                period(
+                    isOfSet
+                        ? "\(protection)<Representation id=\"a\">\(base)</Representation>"
+                        : "<Representation id=\"a\">\(protection)\(base)</Representation>")))
+        #expect(presentation.pieces.map(\.isEncryptedAsWhole) == [scheme.contains(":sea:")])
+    }
+
     @Test func periodsFollowEachOther() throws {
         let one = "<Representation id=\"a\"><BaseURL>1.mp4</BaseURL></Representation>"
         let two = "<Representation id=\"b\"><BaseURL>https://else.example/2.mp4</BaseURL></Representation>"

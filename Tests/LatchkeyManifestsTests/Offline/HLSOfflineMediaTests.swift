@@ -51,6 +51,17 @@ struct HLSOfflineMediaTests {
         #expect(try media(playReady, "#EXTINF:2,", "1.ts").indispensableKeys.isEmpty)
     }
 
+    /// A map counts by the key in front of it.
+    @Test func whatIsEncryptedAsAWholeIsKnown() throws {
+        let media = try media(
+            "#EXT-X-MAP:URI=\"clear.mp4\"", "#EXTINF:2,", "1.m4s", "#EXT-X-KEY:METHOD=AES-128,URI=\"k\",IV=0x01",
+            "#EXTINF:2,", "2.m4s", "#EXT-X-MAP:URI=\"encrypted.mp4\"", "#EXTINF:2,", "3.m4s", "#EXT-X-KEY:METHOD=NONE",
+            "#EXTINF:2,", "4.m4s", own, "#EXT-X-MAP:URI=\"samples.mp4\"", "#EXTINF:2,", "5.m4s")
+        let names = ["2.m4s", "encrypted.mp4", "3.m4s"]
+        #expect(media.pieces.filter(\.isEncryptedAsWhole).map(\.url) == names.map { "https://media.example/a/\($0)" })
+        #expect(media.pieces.count == 8)
+    }
+
     /// What players leave aside at the origin they have to leave aside here.
     @Test func aKeyThatCannotBeReadStaysSo() throws {
         let media = try media(

@@ -23,6 +23,7 @@ import audio_media
 import children
 import corpus
 import exit_scenes
+import hls_media
 import hls_origin
 from playready_world import World, demand
 
@@ -837,6 +838,19 @@ def cached_garbage():
             demand("complete" not in said.output, said.output)
         items = latchkey("cache", "list", "--json", *cache).demand(0).json
         demand(not any(item["status"] == "complete" or item["isReadyToPlay"] for item in items), f"{items}")
+        # The same inside of a presentation. What is encrypted as a whole cannot be told from it.
+        origin.files |= {"1.key": bytes(range(16)), "2.seg": garbage["bytes.mp4"],
+                         "1.seg": hls_media.TransportStream().with_uri_key(0)}
+        for name, method in {"clear": "NONE", "samples": "SAMPLE-AES", "whole": "AES-128"}.items():
+            key = hls_media.key_line("1.key", method, None, bytes(16))
+            segments = [*hls_media.segment_lines(1, "1.seg"), *hls_media.segment_lines(1, "2.seg?token=geheim")]
+            origin.files[f"{name}.m3u8"] = hls_media.media_playlist([key, *segments])
+            said = latchkey("cache", "add", *cache, f"{origin.url}/{name}.m3u8")
+            if method == "AES-128":
+                said.demand(0, "complete: ")
+                continue
+            said.demand(4, f"{origin.url}/2.seg: it is no media")
+            demand(not any(word in said.output + said.errors for word in ("complete", "geheim")), f"{said.output}{said.errors}")
 
 
 def cached_key():

@@ -141,6 +141,17 @@ def slow(kind):
         same_frames(player, case.frames)
 
 
+def passing_errors(kind):
+    """The server of a key at its URI has a problem for a moment, and breaks a connection off."""
+    troubles = [500, 503, None]
+    case = Case(kind, lambda _request, right: troubles.pop(0) if troubles else right())
+    with case:
+        player = case.play()
+        end_of_stream(player, 30.0)
+        same_frames(player, case.frames)
+        demand(not troubles, "the key came without its URI")
+
+
 def later_than_patience(kind):
     """The key comes later than GStreamer's HTTP library waits for a byte, which is 10 s."""
     case = Case(kind, lambda _request, right: (case.scene.origin.ended.wait(13), right())[1])
@@ -275,6 +286,7 @@ BEHAVIOURS = {
     "seek-before-key": (seek_before_key, ("skd",)),
     "key-slow": (slow, KINDS),
     "key-later-than-patience": (later_than_patience, ("whole-ts", "whole-mp4")),
+    "key-after-errors": (passing_errors, ("sample", "whole-ts", "whole-mp4")),
     "key-never": (never, KINDS),
     "key-down": (down, KINDS),
     "key-refused": (fails(lambda *_: 403, ("403",), is_final=True), KINDS),

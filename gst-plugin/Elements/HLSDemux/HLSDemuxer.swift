@@ -331,7 +331,7 @@ final class HLSRun: AdaptiveRun {
             plainRelay: makePlainRelay(origin), keyLimit: shared.settings.playlistKeys ?? HLSPlaylist.defaultKeyLimit,
             outputLevel: { [session] in session.outputLevel }, choice: choice,
             onLeftOut: { onLeftOut($0, origin) }, onDeparture: { onDeparture($0, origin) }, onFiles: onFiles)
-        loader = IdentityKeyLoader(origin: origin)
+        loader = IdentityKeyLoader(origin: origin, timeout: shared.keyWait)
         session.addLoader(loader)
     }
 

@@ -316,12 +316,25 @@ extension HLSKeys {
 }
 
 /// Fetches keys of the KEYFORMAT `identity`: the 16 bytes at the key's own URI (RFC 8216, 4.3.2.4). Asked after all other
-/// loaders, so that an application can answer such requests too.
+/// loaders, so that an application can answer such requests too. An error of the server, or a connection that fails, may pass:
+/// then it asks again, up to three times. A refusal is final.
 final class IdentityKeyLoader: ResourceLoader {
+    /// Before it asks again.
+    static let pauses: [Duration] = [.milliseconds(250), .milliseconds(500), .seconds(1)]
+
     let name = "key at its URI"
     private weak let origin: HLSOrigin?
+    /// How long elements wait for a key: then it asks no more.
+    private let timeout: Duration
+    private let now: @Sendable () -> ContinuousClock.Instant
+    private let sleep: @Sendable (Duration) async throws -> Void
 
-    init(origin: HLSOrigin) { self.origin = origin }
+    init(
+        origin: HLSOrigin, timeout: Duration, now: @escaping @Sendable () -> ContinuousClock.Instant = { .now },
+        sleep: @escaping @Sendable (Duration) async throws -> Void = { try await Task.sleep(for: $0) }
+    ) {
+        (self.origin, self.timeout, self.now, self.sleep) = (origin, timeout, now, sleep)
+    }
 
     /// Before it asks a server for a key, a presentation in files waits for the viewing session.
     var needsNoNetwork: Bool { origin?.isLocal == true }
@@ -346,7 +359,7 @@ final class IdentityKeyLoader: ResourceLoader {
                 }
             }
             do throws(HLSFailure) {
-                var bytes = try await origin.bytes(.key, uri)
+                var bytes = try await bytes(at: uri, of: origin, for: request)
                 let count = bytes.count
                 let key = ContentKey(bytes)
                 wipe(&bytes)
@@ -359,6 +372,22 @@ final class IdentityKeyLoader: ResourceLoader {
             }
         }
         return true
+    }
+
+    private func bytes(
+        at uri: String, of origin: HLSOrigin, for request: KeyLoadingRequest
+    ) async throws(HLSFailure) -> [UInt8] {
+        let end = now() + timeout
+        var pauses = Self.pauses[...]
+        while true {
+            do throws(HLSFailure) {
+                return try await origin.bytes(.key, uri)
+            } catch {
+                guard error.mayPass, let pause = pauses.popFirst(), now() + pause < end,
+                    (try? await sleep(pause)) != nil, !request.isFinished
+                else { throw error }
+            }
+        }
     }
 
     /// The session offers a loader the requests of other presentations too: those at servers may not name files.

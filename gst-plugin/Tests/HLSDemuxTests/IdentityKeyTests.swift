@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import LatchkeyHTTP
+import LatchkeyManifests
+import LatchkeyProtection
+import Synchronization
+import Testing
+
+@testable import LatchkeyElements
+@testable import LatchkeyKeySession
+
+/// Keys at their own URI, whose server has a problem.
+@Suite(.timeLimit(.minutes(8)))
+struct IdentityKeyTests {
+    /// What the server does, one after the other; the last for ever.
+    enum Answer: Sendable {
+        case status(Int), refused, truncated, key, shortKey
+    }
+
+    private final class Server: HTTPTransport {
+        private let answers: [Answer]
+        private let count = Mutex(0)
+
+        init(_ answers: [Answer]) { self.answers = answers }
+
+        var asked: Int { count.withLock(\.self) }
+
+        func send(_ request: HTTPRequest) async throws(HTTPError) -> HTTPResponse {
+            let number = count.withLock { count in
+                defer { count += 1 }
+                return count
+            }
+            switch answers[min(number, answers.count - 1)] {
+            case .status(let status): return HTTPResponse(status: status, url: request.url)
+            case .refused: throw .refused(request.url)
+            case .truncated: throw .truncated(request.url)
+            case .key: return HTTPResponse(status: 200, body: Array(1...16), url: request.url)
+            case .shortKey: return HTTPResponse(status: 200, body: Array(1...15), url: request.url)
+            }
+        }
+    }
+
+    /// Time that passes in pauses alone.
+    private final class Time: Sendable {
+        private let start = ContinuousClock.now
+        private let slept = Mutex<[Duration]>([])
+
+        var pauses: [Duration] { slept.withLock(\.self) }
+        var now: ContinuousClock.Instant { start + pauses.reduce(.zero, +) }
+        func sleep(_ duration: Duration) { slept.withLock { $0.append(duration) } }
+    }
+
+    /// What becomes of a request, how often the server was asked, and the pauses between.
+    private func outcome(
+        _ answers: [Answer], timeout: Duration = .seconds(10)
+    ) async throws -> (failure: HLSFailure?, asked: Int, pauses: [Duration]) {
+        let (server, time, session) = (Server(answers), Time(), KeySession())
+        let origin = HLSOrigin(transport: server)
+        let loader = IdentityKeyLoader(
+            origin: origin, timeout: timeout, now: { time.now }, sleep: { time.sleep($0) })
+        session.addLoader(loader)
+        defer { withExtendedLifetime(origin) { session.removeLoader(loader) } }
+        let keys = HLSKeys(session: session, timeout: .seconds(240))
+        do throws(HLSFailure) {
+            let key = try await keys.contentKey(for: HLSKey(method: .aes128, uri: "https://a.test/key?token=secret"))
+            #expect(key.withBytes { Array($0) } == Array(1...16))
+            return (nil, server.asked, time.pauses)
+        } catch {
+            return (error, server.asked, time.pauses)
+        }
+    }
+
+    @Test(arguments: [
+        [Answer.key], [.status(500), .key], [.status(503), .refused, .key],
+        [.truncated, .status(502), .status(500), .key],
+    ])
+    func problemsThatPassDoNotEndPlayback(_ answers: [Answer]) async throws {
+        let outcome = try await outcome(answers)
+        #expect(outcome.failure == nil && outcome.asked == answers.count)
+        #expect(outcome.pauses == Array(IdentityKeyLoader.pauses.prefix(answers.count - 1)))
+    }
+
+    @Test(arguments: [Answer.status(500), .refused])
+    func problemsThatStayAreTold(_ answer: Answer) async throws {
+        let outcome = try await outcome([answer])
+        #expect(outcome.asked == IdentityKeyLoader.pauses.count + 1 && outcome.pauses == IdentityKeyLoader.pauses)
+        let text = try #require(outcome.failure).text
+        #expect(text.contains("https://a.test/key") && !text.contains("secret"))
+    }
+
+    @Test(arguments: [Answer.status(401), .status(403), .status(404), .status(410), .status(429), .shortKey])
+    func refusalsAreFinal(_ answer: Answer) async throws {
+        let outcome = try await outcome([answer, .key])
+        #expect(outcome.failure != nil && outcome.asked == 1 && outcome.pauses.isEmpty)
+    }
+
+    /// No one waits for the key any more.
+    @Test func theKeyTimeoutEndsTheTries() async throws {
+        let outcome = try await outcome([.status(503)], timeout: .milliseconds(600))
+        #expect(outcome.failure != nil && outcome.asked == 2 && outcome.pauses == [.milliseconds(250)])
+    }
+}
