@@ -109,6 +109,38 @@ import Testing
         #expect(doubt.refuse() == [Self.keyID])
     }
 
+    /// Few samples are enough at the end if no other tells anything.
+    @Test func theEndTellsIfNoSampleIsRight() {
+        let table: [(samples: [Sample], isTold: Bool)] = [
+            ([.bad, .bad, .bad], true), ([.silent, .bad, .silent, .bad, .bad], true), ([.bad, .bad], false), ([], false),
+            ([.silent, .silent, .silent], false), ([.bad, .bad, .good, .bad], false),
+            // Told already.
+            (of(.bad, 8), false),
+        ]
+        for row in table {
+            var doubt = SampleDoubt()
+            _ = told(row.samples, in: &doubt)
+            #expect(doubt.end() == (row.isTold ? [Self.keyID] : []), "\(row.samples)")
+            #expect(doubt.end().isEmpty)
+        }
+    }
+
+    /// Intra slices, by samples: 0 has none, 1 a broken one, 2 a whole one, 3 both.
+    @Test func brokenSlicesTellUnlessOneIsWhole() {
+        let (none, limit) = ([Int](repeating: 0, count: 200), SliceDoubt.sampleLimit)
+        let table: [(samples: [Int], told: Int?, atEnd: Bool)] = [
+            ([1, 1, 1], 3, true), ([1, 1], nil, true), ([1], nil, true), ([], nil, false), (none, nil, false),
+            ([1] + none, limit, true), (none + [1], 201, true), ([2, 1, 1, 1], nil, false), ([1, 1, 2], nil, false),
+            ([3, 1, 1, 1], nil, false), ([1] + Array(none.prefix(limit - 3)) + [2] + none, nil, false),
+        ]
+        for row in table {
+            var doubt = SliceDoubt()
+            let told = row.samples.map { doubt.isConfirmed(whole: $0 >> 1, broken: $0 & 1) }
+            #expect(told.firstIndex(of: true).map { $0 + 1 } == row.told, "\(row.samples)")
+            #expect(doubt.isConfirmedByEnd == row.atEnd, "\(row.samples)")
+        }
+    }
+
     /// A demuxer may read parts of a file again, and tracks one after the other.
     @Test(arguments: [
         ([0, 1, 2, 3, 0, 1, 2, 3, 4, 5, 6, 7], [12]), ([9, 8, 9, 8, 7, 6, 5, 4, 3, 2, 2, 1], [10]),
