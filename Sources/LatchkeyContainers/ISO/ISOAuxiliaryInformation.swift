@@ -309,12 +309,11 @@ struct ISOAuxiliaryInformation {
             let (position, overflow) = base.addingReportingOverflow(offset)
             let (end, isTooFar) = position.addingReportingOverflow(UInt64(needed))
             guard !overflow, !isTooFar else { throw .malformed("box “saio”: an offset of \(offset)") }
+            if box.contains(position), isBesideIV(Int(position - box.lowerBound), layout) {
+                throw .malformed("box “saio”: an offset of \(offset), where box “senc” has no IV")
+            }
             if position >= box.lowerBound, end <= box.upperBound {
-                let start = Int(position - box.lowerBound)
-                guard !isBesideIV(start, layout) else {
-                    throw .malformed("box “saio”: an offset of \(offset), where box “senc” has no IV")
-                }
-                starts.append(start)
+                starts.append(Int(position - box.lowerBound))
                 continue
             }
             guard storage.count - Int(boxSize) + needed <= Self.externalLimit else {
