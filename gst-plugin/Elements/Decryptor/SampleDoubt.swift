@@ -8,7 +8,7 @@ import LatchkeyProtection
 struct SampleDoubt {
     /// So many samples that break a rule of their codec, and a third of those that tell anything, are no damage.
     static let wrongLimit = 8
-    /// So many are enough at the end, if no other tells anything.
+    /// So many intra slices of H.264 are enough at the end, if no other sample tells anything.
     static let endLimit = 3
     /// So many that tell anything settle it.
     static let verdictLimit = 48
@@ -79,11 +79,11 @@ struct SampleDoubt {
             return isWrong
         }
 
-        /// No more samples come. True, once, if those that tell are few, and all are wrong.
-        mutating func isConfirmedByEnd() -> Bool {
-            guard !isSettled, slices.isConfirmedByEnd || (plausible == 0 && wrong >= SampleDoubt.endLimit) else {
-                return false
-            }
+        /// No more samples come. True, once, if those that tell are few, and all are wrong. `startsTell`: so are the starts of
+        /// samples.
+        mutating func isConfirmedByEnd(startsTell: Bool) -> Bool {
+            let areStartsWrong = startsTell && plausible == 0 && wrong >= SampleDoubt.endLimit
+            guard !isSettled, slices.isConfirmedByEnd || areStartsWrong else { return false }
             isSettled = true
             places = []
             return true
@@ -130,7 +130,10 @@ struct SampleDoubt {
 
     /// The stream has ended. The keys that have to be wrong ones, once each.
     mutating func end() -> [KeyID?] {
-        counts.keys.filter { counts[$0]?.isConfirmedByEnd() == true }.map(\.keyID)
+        counts.keys.filter { use in
+            guard case .h264(_, let sets) = use.codec else { return false }
+            return counts[use]?.isConfirmedByEnd(startsTell: sets != H264ParameterSets()) == true
+        }.map(\.keyID)
     }
 
     /// Takes what a decrypted sample tells. True, once a key, when that has to be a wrong one.

@@ -109,18 +109,27 @@ import Testing
         #expect(doubt.refuse() == [Self.keyID])
     }
 
-    /// Few samples are enough at the end if no other tells anything.
-    @Test func theEndTellsIfNoSampleIsRight() {
-        let table: [(samples: [Sample], isTold: Bool)] = [
-            ([.bad, .bad, .bad], true), ([.silent, .bad, .silent, .bad, .bad], true), ([.bad, .bad], false), ([], false),
-            ([.silent, .silent, .silent], false), ([.bad, .bad, .good, .bad], false),
+    /// Few intra slices of H.264 are enough at the end if no other sample tells anything.
+    @Test func theEndTellsIfNoSliceIsRight() {
+        let (sequence, picture): ([UInt8], [UInt8]) = ([0x67, 0x4D, 0, 0x0A, 0xDC, 0xB9], [0x68, 0xEE, 0x38, 0x80])
+        let configuration = [1, 0x4D, 0, 10, 0xFF, 0xE1, 0, 6] + sequence + [1, 0, 4] + picture
+        let known = SampleCodec.h264(lengthSize: 4, sets: H264ParameterSets(configuration: configuration))
+        let table: [(samples: [Sample], codec: SampleCodec, isTold: Bool)] = [
+            ([.bad, .bad, .bad], known, true), ([.silent, .bad, .silent, .bad, .bad], known, true),
+            ([.bad, .bad], known, false), ([], known, false), ([.silent, .silent, .silent], known, false),
+            ([.bad, .bad, .good, .bad], known, false), ([.bad, .bad, .bad], .h264(lengthSize: 4), false),
+            ([.bad, .bad, .bad], .ac3, false),
             // Told already.
-            (of(.bad, 8), false),
+            (of(.bad, 8), known, false),
         ]
         for row in table {
             var doubt = SampleDoubt()
-            _ = told(row.samples, in: &doubt)
-            #expect(doubt.end() == (row.isTold ? [Self.keyID] : []), "\(row.samples)")
+            for sample in row.samples {
+                let bytes: [UInt8] = sample == .good ? [0x0B, 0x77] : [0x5A, 0x77]
+                let signs = bytes.withUnsafeBytes { SampleSigns($0, Self.plan, .ac3) }
+                _ = doubt.isConfirmed(by: sample == .silent ? SampleSigns() : signs, Self.keyID, row.codec)
+            }
+            #expect(doubt.end() == (row.isTold ? [Self.keyID] : []), "\(row.samples), \(row.codec)")
             #expect(doubt.end().isEmpty)
         }
     }
