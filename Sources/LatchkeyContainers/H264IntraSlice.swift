@@ -143,7 +143,9 @@ struct H264IntraSlice {
         block.chroma = 1 + decode(Context.chroma + 4 + weight { $0.chroma == 2 })
     }
 
-    private static func lacks(_ pattern: Int?, _ quarter: Int) -> Bool { pattern.map { $0 >> quarter & 1 == 0 } ?? false }
+    private static func lacks(_ pattern: Int?, _ quarter: Int) -> Bool {
+        pattern.map { $0 >> quarter & 1 == 0 } ?? false
+    }
 
     private mutating func readQuantizerDelta() throws(Broken) {
         var value = 0

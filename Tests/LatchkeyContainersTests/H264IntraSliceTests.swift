@@ -35,7 +35,7 @@ import Testing
                     + "1dde59e242b47ddcd28707174b0e5a0e3415c125662081179a166a13b9f38e413f2e1be215f4fad5c6069be040cdd7"
                     + "50b52717a67552a5a101481d9a2a7d2e1ac19c4b03f3d082c936f457feaf893775edb85d02b49167d16c61490d9c70"
                     + "fc6872ddf5c80797c440c28bbe8a35116b5a7bb10af3237371b022e2f429231c2221cea187b0528fa038fa2c2967de"
-                    + "aa087f96a44f076a4f20ddb02dcedcc888daef27157a83363b428de37c8d047b6e6b8b48c537",
+                    + "aa087f96a44f076a4f20ddb02dcedcc888daef27157a83363b428de37c8d047b6e6b8b48c537"
             ]),
         Stream(
             name: "4x4", sequence: "674d400aecc6b60220000003002000000641e244b340", picture: "68e978212c80",
@@ -47,7 +47,7 @@ import Testing
                     + "729f60f349893ba8caf6442ddf3d1048bcbbb5df9b6ac27c4eba55a2bc58e3140a4e0813cb33b8fcfcecafd3a19919"
                     + "cd8333da0fbf8ba2ae360b59af32c7d2e6a3e1de7ea947bdea70691619cc659e03e33a96556f7404a493c43840c843"
                     + "cf337828a375bcf638344f197139ef17c413b35cf3968cc00edb10a266098bbdc73f16a0878c55f16c34921e6b9b14"
-                    + "f0ffc6f90f0f5839cfab5afa789c0a7097a3bc0bf30941",
+                    + "f0ffc6f90f0f5839cfab5afa789c0a7097a3bc0bf30941"
             ]),
         Stream(
             name: "gray", sequence: "6764000af36635b016c80000030008000003019078912cd0", picture: "68e97844b22c",
@@ -57,7 +57,7 @@ import Testing
                     + "c23e9addf200f520753d1e9e2ecc7703622b41749442937c6bf77470184ee9a134a6c4c9ac913c7914afbdaea29f28"
                     + "04e8b6a61c0dc1736685ad46a77f1a12097ea6b1c395e1fd6049734c25ae3d64b09c90b0e2b8b45e1196181b3b643d"
                     + "2eb2d26d5cb1e6085a33c6e967940786ff9901bf0f69d48e5ea114d3a218430af7fe0f09969b70e53b5143c091d83e"
-                    + "87f11878b1441a6372ffe39ead7aa95221e70ca04446871cedaaea3b97dc0b870e92d412ad4254051e8afb2715c9c1",
+                    + "87f11878b1441a6372ffe39ead7aa95221e70ca04446871cedaaea3b97dc0b870e92d412ad4254051e8afb2715c9c1"
             ]),
         Stream(
             name: "10 bits", sequence: "676e000aa6cd98d6c044000003000400000300c83c489668", picture: "68e97b2c8b",
@@ -74,7 +74,7 @@ import Testing
                     + "60caf5cb9d5a9f27701486cb92efb66939b023c1d1026b12cd7fa056ef8905428ceaae9983bacf73ba50d94b144628"
                     + "3bf68d75dccfcfff81e844dfc9bc5f9c5f392e4f30e49e18b6955fc69fcc780490e4ab78e2b8ffa10ea397dd6da155"
                     + "f6a0093944cd997874dbb3b540d5173043bec8e916907cd746408d8795112d94165cb49886909950f742d21d12278b"
-                    + "8f3e9f524e61",
+                    + "8f3e9f524e61"
             ]),
         Stream(
             name: "two slices", sequence: "6764000aacd98d6c0440000003004000000c83c4896680", picture: "68e978312c8b",

@@ -235,7 +235,8 @@ public final class SampleAESStream {
             let packet = bytes.dropFirst(number * TransportPacket.size).prefix(TransportPacket.size)
             let start = packet.startIndex
             // The start of a section, behind what else there is.
-            guard packet[start] == TransportPacket.syncByte, packet[start + 1] & 0x40 != 0, packet[start + 3] & 0x10 != 0
+            guard packet[start] == TransportPacket.syncByte, packet[start + 1] & 0x40 != 0,
+                packet[start + 3] & 0x10 != 0
             else { return false }
             let payload = Array(packet.dropFirst(4 + (packet[start + 3] & 0x20 == 0 ? 0 : 1 + Int(packet[start + 4]))))
             return SampleAESTransportStream.sections(in: payload)?.contains {
