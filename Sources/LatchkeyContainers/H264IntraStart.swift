@@ -10,6 +10,33 @@ struct H264IntraStart {
 
     /// The header of a slice, and what the syntax of one macroblock takes at most.
     private static let sizeLimit = 256
+    /// Larger slices are not read as a whole.
+    private static let wholeLimit = 256 << 10
+
+    private struct Header {
+        let sequence: H264ParameterSets.SequenceSet
+        let picture: H264ParameterSets.PictureSet
+        let quantizer: Int
+        /// The first macroblock.
+        let first: Int
+        let isField: Bool
+    }
+
+    /// Whether all of an intra slice is one. Nil: it does not tell. `unit` and `header` are those of `init`.
+    static func isWhole(
+        _ unit: some Collection<UInt8>, header: UInt8, _ sets: H264ParameterSets
+    ) -> Bool? {
+        guard unit.count <= wholeLimit else { return nil }
+        let payload = H264Payload(unit, limit: wholeLimit)
+        return payload.bytes.withUnsafeBytes { bytes in
+            var bits = SampleBits(bytes, from: 0)
+            guard let found = readHeader(&bits, header, sets), !found.isField else { return nil }
+            while bits.offset % 8 != 0 { guard bits.flag() else { return nil } }
+            return H264IntraSlice.isWhole(
+                bits, endsAt: payload.bitsBeforeStop, found.sequence, found.picture, quantizer: found.quantizer,
+                first: found.first)
+        }
+    }
 
     /// `unit` begins behind the header of the NAL unit, of which `header` is the byte. Nil for other slices, and for those of
     /// which the sets do not tell where the data begins.
@@ -17,13 +44,14 @@ struct H264IntraStart {
         let payload = H264Payload(unit, limit: Self.sizeLimit)
         let found = payload.bytes.withUnsafeBytes { bytes -> (start: Int, isAllowed: Bool)? in
             var bits = SampleBits(bytes, from: 0)
-            guard let (picture, quantizer, hasChromaMode) = Self.readHeader(&bits, header, sets) else { return nil }
+            guard let found = Self.readHeader(&bits, header, sets) else { return nil }
+            let (picture, hasChromaMode) = (found.picture, found.sequence.hasChromaMode)
             // Bits that are set, up to a whole byte.
             while picture.isArithmetic, bits.offset % 8 != 0 { guard bits.flag() else { return nil } }
             // Codes of whole bits begin within a byte, which is clear as the header is.
             let start = bits.bytesRead
             if picture.isArithmetic {
-                guard var decoder = H264ArithmeticStart(bits, quantizer: quantizer) else { return (start, false) }
+                guard var decoder = H264ArithmeticStart(bits, quantizer: found.quantizer) else { return (start, false) }
                 return (start, Self.isAllowed(&decoder, picture, hasChromaMode))
             }
             var decoder = H264PlainStart(bits)
@@ -34,11 +62,11 @@ struct H264IntraStart {
         isAllowed = found.isAllowed
     }
 
-    /// 7.3.3, for intra slices. The set of the picture, the quantizer, and whether macroblocks have a mode for chroma.
+    /// 7.3.3, for intra slices.
     private static func readHeader(
         _ bits: inout SampleBits, _ header: UInt8, _ sets: H264ParameterSets
-    ) -> (H264ParameterSets.PictureSet, Int, Bool)? {
-        guard bits.exponential() != nil, let kind = bits.exponential(), kind == 2 || kind == 7,
+    ) -> Header? {
+        guard let first = bits.exponential(), let kind = bits.exponential(), kind == 2 || kind == 7,
             let number = bits.exponential(), let (sequence, picture) = sets.sets(of: number)
         else { return nil }
         bits.skip(sequence.frameNumberBits)
@@ -62,7 +90,8 @@ struct H264IntraStart {
                 guard bits.exponential() != nil, bits.exponential() != nil else { return nil }
             }
         }
-        return (picture, picture.quantizer + delta, sequence.hasChromaMode)
+        return Header(
+            sequence: sequence, picture: picture, quantizer: picture.quantizer + delta, first: first, isField: isField)
     }
 
     /// 7.3.3.3

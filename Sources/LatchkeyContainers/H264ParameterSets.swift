@@ -14,6 +14,14 @@ public struct H264ParameterSets: Hashable, Sendable {
         fileprivate(set) var hasOnlyFrames = true
         /// Each pair of macroblocks in a frame may be of fields.
         fileprivate(set) var hasAdaptiveFrames = false
+        /// In 4:2:0 or in gray.
+        fileprivate(set) var isWhollyKnown = true
+        /// Gray pictures have none.
+        fileprivate(set) var hasChroma = true
+        /// A sample is a byte.
+        fileprivate(set) var hasBytes = true
+        /// In macroblocks, and how many a frame has.
+        fileprivate(set) var (width, macroblocks) = (0, 0)
     }
 
     /// Of pictures.
@@ -29,6 +37,8 @@ public struct H264ParameterSets: Hashable, Sendable {
 
     /// A set is no longer; scaling matrices are what takes room.
     private static let sizeLimit = 1024
+    /// In macroblocks (A.3.1).
+    private static let largestSide = 1056
 
     private var sequences: [Int: SequenceSet] = [:]
     private var pictures: [Int: PictureSet] = [:]
@@ -85,8 +95,10 @@ public struct H264ParameterSets: Hashable, Sendable {
             // The colors of such pictures have slices of their own.
             if chroma == 3, bits.flag() { return nil }
             set.hasChromaMode = chroma == 1 || chroma == 2
-            // The depths, of luma and of chroma; then, a flag.
-            guard bits.exponential() != nil, bits.exponential() != nil else { return nil }
+            (set.isWhollyKnown, set.hasChroma) = (chroma <= 1, chroma > 0)
+            // Then, a flag.
+            guard let lumaDepth = bits.exponential(), let chromaDepth = bits.exponential() else { return nil }
+            set.hasBytes = lumaDepth == 0 && chromaDepth == 0
             bits.skip(1)
             if bits.flag() {
                 for list in 0..<(chroma == 3 ? 12 : 8) where bits.flag() {
@@ -113,8 +125,11 @@ public struct H264ParameterSets: Hashable, Sendable {
         // References; a flag; the size.
         guard bits.exponential() != nil else { return nil }
         bits.skip(1)
-        guard bits.exponential() != nil, bits.exponential() != nil else { return nil }
+        guard let width = bits.exponential(), let height = bits.exponential() else { return nil }
         set.hasOnlyFrames = bits.flag()
+        set.width = width + 1
+        set.macroblocks = set.width * (height + 1) * (set.hasOnlyFrames ? 1 : 2)
+        if set.width > largestSide || height >= largestSide { set.isWhollyKnown = false }
         set.hasAdaptiveFrames = !set.hasOnlyFrames && bits.flag()
         return set
     }

@@ -26,6 +26,9 @@ public struct SampleSigns: Hashable, Sendable {
     public private(set) var oddElement: UInt8?
     /// Places where three bytes are a start code or what an encoder breaks up with 0x03. One of 5.6 million random ones is.
     public private(set) var startCodes = 0
+    /// Intra slices of H.264 that were read as a whole, and those that are none.
+    public private(set) var wholeSlices = 0
+    public private(set) var brokenSlices = 0
     /// The width that a VP9 frame states. Others have that of a frame before them.
     public private(set) var frameWidth: Int?
 
@@ -39,7 +42,10 @@ public struct SampleSigns: Hashable, Sendable {
         var bytes = Bytes(sample, plan)
         switch codec {
         case .h264(let size, var sets):
-            lookAtUnits(&bytes, lengthSize: size, headerSize: 1) { Self.h264(&$0, $1, &$2, &sets) }
+            var slices: [Bool] = []
+            lookAtUnits(&bytes, lengthSize: size, headerSize: 1) { Self.h264(&$0, $1, &$2, &sets, &slices) }
+            wholeSlices = slices.count { $0 }
+            brokenSlices = slices.count - wholeSlices
         case .h265(let size): lookAtUnits(&bytes, lengthSize: size, headerSize: 2, Self.h265)
         case .aac: if bytes.are(0..<2) { lookAtElement(bytes) }
         case .ac3: verdict = bytes.are(0..<2) ? Self.verdict(bytes[0] == 0x0B && bytes[1] == 0x77) : .unknown
@@ -161,7 +167,8 @@ public struct SampleSigns: Hashable, Sendable {
 
     /// The header, and the start of the first slice of a picture (ISO/IEC 14496-10, 7.3.1 and 7.3.3).
     private static func h264(
-        _ bytes: inout Bytes, _ unit: Range<Int>, _ isFirst: inout Bool, _ sets: inout H264ParameterSets
+        _ bytes: inout Bytes, _ unit: Range<Int>, _ isFirst: inout Bool, _ sets: inout H264ParameterSets,
+        _ slices: inout [Bool]
     ) -> Verdict {
         let header = bytes[unit.lowerBound]
         let type = header & 31
@@ -177,7 +184,9 @@ public struct SampleSigns: Hashable, Sendable {
         }
         defer { isFirst = false }
         guard type == 1 || type == 5 else { return .unknown }
-        guard isFirst, unit.count >= 5, bytes.are(start..<start + 4) else { return intraStart(&bytes, unit, sets) }
+        guard isFirst, unit.count >= 5, bytes.are(start..<start + 4) else {
+            return intraStart(&bytes, unit, sets, &slices)
+        }
         var bits = SampleBits(bytes.sample, from: start)
         guard bits.exponential() == 0, let kind = bits.exponential(), let set = bits.exponential() else {
             return .wrong
@@ -185,15 +194,24 @@ public struct SampleSigns: Hashable, Sendable {
         return verdict(kind <= 9 && set <= 255)
     }
 
-    /// Behind a header in the clear, the first macroblock of an intra slice, if a block of 16 bytes is encrypted there.
-    private static func intraStart(_ bytes: inout Bytes, _ unit: Range<Int>, _ sets: H264ParameterSets) -> Verdict {
+    /// Behind a header in the clear, the first macroblock of an intra slice, if a block of 16 bytes is encrypted there. If
+    /// any is, `slices` gets whether the slice is one.
+    private static func intraStart(
+        _ bytes: inout Bytes, _ unit: Range<Int>, _ sets: H264ParameterSets, _ slices: inout [Bool]
+    ) -> Verdict {
         guard !sets.isEmpty else { return .unknown }
         let payload = UnsafeRawBufferPointer(rebasing: bytes.sample[unit.dropFirst()])
         guard let found = H264IntraStart(payload, header: bytes[unit.lowerBound], sets) else { return .unknown }
         let data = unit.lowerBound + 1 + found.dataOffset
-        guard data + 16 <= unit.upperBound, bytes.are(data..<data + 16),
-            !(unit.lowerBound..<data).contains(where: { bytes.isEncrypted($0) })
-        else { return .unknown }
+        guard data < unit.upperBound, !(unit.lowerBound..<data).contains(where: { bytes.isEncrypted($0) }) else {
+            return .unknown
+        }
+        if stride(from: data, to: unit.upperBound, by: 16).contains(where: { bytes.isEncrypted($0) }),
+            let isWhole = H264IntraStart.isWhole(payload, header: bytes[unit.lowerBound], sets)
+        {
+            slices.append(isWhole)
+        }
+        guard data + 16 <= unit.upperBound, bytes.are(data..<data + 16) else { return .unknown }
         return verdict(found.isAllowed)
     }
 

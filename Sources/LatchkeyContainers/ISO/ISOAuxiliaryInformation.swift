@@ -249,7 +249,8 @@ struct ISOAuxiliaryInformation {
         let isSound = Self.all(layout) { $0.media == .audio }
         let sized = sizes != nil && (offsets?.count ?? 0) > 0 && !(isConstant && areSizesEmpty)
         if sized, let base = bases.first { candidates.append(.sized(from: base)) }
-        for list in lists where !(isConstant && Self.isEmpty(list, isSound: isSound, in: storage)) {
+        for list in lists.flatMap({ readings(of: $0, layout, in: storage) })
+        where !(isConstant && Self.isEmpty(list, isSound: isSound, in: storage)) {
             let isForAll = list.count >= layout.samples.count || list.count != layout.protectedCount
             candidates.append(.list(list, forAll: isForAll))
             if isForAll, list.count == layout.protectedCount { candidates.append(.list(list, forAll: false)) }
@@ -260,6 +261,29 @@ struct ISOAuxiliaryInformation {
             }
         }
         return candidates
+    }
+
+    /// The list, and in front of it the same with maps, if the flag that says so may be missing: there are more bytes than those
+    /// of IVs. It counts only if all maps fit.
+    private func readings(of list: List, _ layout: ISOSampleLayout, in storage: [UInt8]) -> [List] {
+        let vectorSizes = layout.encryptions.map(\.initializationVectorSize)
+        guard !list.hasSubsamples, list.count * (vectorSizes.max() ?? 0) < list.end - list.start,
+            let first = layout.samples.first?.encryption,
+            let map = Self.map(in: storage, at: list.start + vectorSizes[Int(first)], until: list.end), map.count > 0
+        else { return [list] }
+        var other = list
+        other.hasSubsamples = true
+        return [other, list]
+    }
+
+    /// A place among the IVs of a list that is none of an IV: what is there would be taken for one.
+    private func isBesideIV(_ position: Int, _ layout: ISOSampleLayout) -> Bool {
+        let vectorSizes = layout.encryptions.map(\.initializationVectorSize)
+        guard let size = vectorSizes.first, size > 0, vectorSizes.allSatisfy({ $0 == size }) else { return false }
+        return lists.contains { list in
+            !list.hasSubsamples && list.count * size == list.end - list.start
+                && (list.start - size + 1..<list.end).contains(position) && (position - list.start) % size != 0
+        }
     }
 
     /// Where the information of each run starts in `storage`, to which bytes from outside the box are added.
@@ -285,6 +309,9 @@ struct ISOAuxiliaryInformation {
             let (position, overflow) = base.addingReportingOverflow(offset)
             let (end, isTooFar) = position.addingReportingOverflow(UInt64(needed))
             guard !overflow, !isTooFar else { throw .malformed("box “saio”: an offset of \(offset)") }
+            if box.contains(position), isBesideIV(Int(position - box.lowerBound), layout) {
+                throw .malformed("box “saio”: an offset of \(offset), where box “senc” has no IV")
+            }
             if position >= box.lowerBound, end <= box.upperBound {
                 starts.append(Int(position - box.lowerBound))
                 continue

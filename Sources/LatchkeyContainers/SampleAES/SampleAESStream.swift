@@ -229,6 +229,25 @@ public final class SampleAESStream {
         return step
     }
 
+    /// Whether a program map in the first packets of a transport stream names a stream that is encrypted.
+    public static func isAnnounced(in bytes: UnsafeRawBufferPointer) -> Bool {
+        (0..<min(announcementLimit, bytes.count / TransportPacket.size)).contains { number in
+            let packet = bytes.dropFirst(number * TransportPacket.size).prefix(TransportPacket.size)
+            let start = packet.startIndex
+            // The start of a section, behind what else there is.
+            guard packet[start] == TransportPacket.syncByte, packet[start + 1] & 0x40 != 0,
+                packet[start + 3] & 0x10 != 0
+            else { return false }
+            let payload = Array(packet.dropFirst(4 + (packet[start + 3] & 0x20 == 0 ? 0 : 1 + Int(packet[start + 4]))))
+            return SampleAESTransportStream.sections(in: payload)?.contains {
+                (try? ProgramMap(section: Array(payload[$0])))?.clearSection != nil
+            } == true
+        }
+    }
+
+    /// In packets. Tables stand in front.
+    private static let announcementLimit = 16
+
     /// What clear bytes are, from their start; nil where they do not tell.
     static func output(of bytes: [UInt8], isEnd: Bool) -> Output? {
         if bytes.starts(with: "ID3".utf8) { return .id3 }

@@ -151,4 +151,37 @@ import Testing
             }
         }
     }
+
+    /// Maps in a `senc` without the flag for them, and a `saio` that leads between the IVs of `senc`.
+    @Test(arguments: media) func oddLists(media: Media) throws {
+        let entries = (0..<2).map { media.entry($0) }
+        guard entries.contains(where: { !$0.isEmpty }) else { return }
+        let list = BoxBuilder.full("senc", BoxBuilder.number(2, 4) + entries.flatMap(\.self))
+        func samples(astray: Int?) throws -> [(vector: UInt64, subsamples: [Subsample])] {
+            let fragment = BoxBuilder.fragment { size in
+                // `senc` is the last box, in front of what stands around `saio`.
+                let sizes = BoxBuilder.full("saiz", [UInt8(entries[0].count)] + BoxBuilder.number(2, 4))
+                let place = size - entries.flatMap(\.self).count + (astray ?? 0)
+                let sized =
+                    astray == nil
+                    ? [] : [sizes, BoxBuilder.full("saio", BoxBuilder.number(1, 4) + BoxBuilder.number(place, 4))]
+                return [BoxBuilder.tfhd(), BoxBuilder.trun(offset: size + 8, sizes: Self.sizes)] + sized + [list]
+            }
+            let track = BoxBuilder.track(scheme: media.scheme, tenc: media.tenc, isSound: media.isSound)
+            let file =
+                BoxBuilder.movie(track) + fragment
+                + BoxBuilder.box("mdat", [UInt8](repeating: 0x55, count: Self.sizes.reduce(0, +)))
+            return try ISOLayoutTests().samples(file).map { ($0.vector, $0.subsamples) }
+        }
+        let expected = (0..<2).map { media.expected($0, withMaps: true) }
+        if media.maps == .real {
+            let found = try samples(astray: nil)
+            #expect(found.map(\.vector) == expected.map(\.vector))
+            #expect(found.map(\.subsamples) == expected.map(\.subsamples))
+        }
+        guard media.maps == .none, media.vectorSize > 0 else { return }
+        for astray in [0, 4, -4] {
+            #expect(try samples(astray: astray).map(\.vector) == expected.map(\.vector), "\(astray)")
+        }
+    }
 }

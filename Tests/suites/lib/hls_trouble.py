@@ -223,7 +223,7 @@ def never(kind):
 
 
 def wrong_key(kind):
-    """A key, but that of another asset. Samples of H.264 in SAMPLE-AES do not tell; whole segments have padding."""
+    """A key, but that of another asset. Samples may be too few to tell; whole segments have padding."""
     case = Case(kind, lambda _request, right: right())
     with case:
         wrong = media.key_of("another asset")

@@ -196,8 +196,8 @@ class AdaptiveBin: Bin, @unchecked Sendable {
     /// An init segment names encryption, in a stream whose caps were not renamed.
     func encryptionDidAppear() {}
 
-    /// A stream is encrypted now, and an element of that factory could not be put into it.
-    func decryptorIsMissing(_ factory: String) { fail(.noDecryptor(factory)) }
+    /// A stream is encrypted, and nothing here can decrypt it.
+    func streamIsRefused(_ failure: PresentationFailure) { fail(failure) }
 
     /// Whether the stock demuxer waits for something that waits for a key.
     var isWaitingForKey: Bool { withGuarded { $0.isAwaitingAnswers } }

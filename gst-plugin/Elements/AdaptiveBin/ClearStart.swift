@@ -80,9 +80,13 @@ final class ClearStart {
     private var readsInitSegments: Bool { isISOMedia && ask { $0.encryptedInitSegments != .leftToParser } == true }
     private var mayHaveNotes: Bool { !isISOMedia && ask { $0.hasNotes } == true }
 
+    /// The first bytes of a transport stream may say that it is encrypted, where nothing else does.
+    private var mayHaveProgramMap: Bool { !isISOMedia && state == .unknown }
+
     /// Looks at what comes behind a SEGMENT event.
     private func look() {
-        guard !isLooking, state == .unknown || state == .clear, readsInitSegments || mayHaveNotes else { return }
+        guard !isLooking, state == .unknown || state == .clear, readsInitSegments || mayHaveNotes || mayHaveProgramMap
+        else { return }
         isLooking = true
         // The pad keeps this object until the looks end, and not the other way round.
         sink.pad?.lookAtBuffers { buffer in
@@ -102,7 +106,11 @@ final class ClearStart {
         switch buffer.withBytesOfFirstMemory(Self.front(of:)) ?? .media {
         case .media:
             // Segments in envelopes have notes that no SEGMENT event tells of.
-            return mayHaveNotes ? .more : .enough
+            if mayHaveNotes { return .more }
+            guard mayHaveProgramMap, buffer.withBytesOfFirstMemory(SampleAESStream.isAnnounced) == true else {
+                return .enough
+            }
+            return refuse(because: .lacksKeyLine)
         case .note(let isEncrypted):
             return isEncrypted ? insert(.transportStreamOrPackedAudio) : .more
         case .initSegment:
@@ -138,8 +146,12 @@ final class ClearStart {
             state = .hasDecryptor
             return .enough
         }
+        return refuse(because: .noDecryptor(late.rawValue))
+    }
+
+    private func refuse(because failure: PresentationFailure) -> BufferLook {
         state = .isStopped
-        _ = ask { $0.decryptorIsMissing(late.rawValue) }
+        _ = ask { $0.streamIsRefused(failure) }
         return .drop
     }
 

@@ -131,7 +131,10 @@ class Decryptor: Element, @unchecked Sendable {
     /// Passes an event on when its turn has come.
     func pass(_ event: consuming Event) -> Bool {
         guard let caps = event.caps else {
-            if event.kind == .endOfStream { logTimes() }
+            if event.kind == .endOfStream {
+                logTimes()
+                stream.doubt.end().forEach { tellWrongKey($0) }
+            }
             return sourcePad.push(event)
         }
         guard let clear = adopt(caps) else { return false }

@@ -199,10 +199,9 @@ final class SampleDecryptor: Decryptor, @unchecked Sendable {
     /// Looks at a sample before it is decrypted. One that is as the codec writes it already says nothing of the key: qtdemux
     /// hands the clear sound in front of encrypted sound of `cbcs` on as encrypted, if it ignores the sample groups.
     private func looksClear(_ sample: UnsafeRawBufferPointer, _ keyID: KeyID?) -> Bool {
-        guard let format, let codec = format.codec, !format.isNALVideo, stream.doubt.isOpen(for: keyID, codec) else {
-            return false
-        }
-        return SampleSigns(sample, protection.plan, codec).verdict == .plausible
+        guard let format, let codec = format.codec, stream.doubt.isOpen(for: keyID, codec) else { return false }
+        if case .h264 = codec { return SampleSigns(sample, protection.plan, codec).wholeSlices > 0 }
+        return !format.isNALVideo && SampleSigns(sample, protection.plan, codec).verdict == .plausible
     }
 
     /// Looks at a decrypted sample, if it may tell of a wrong key.

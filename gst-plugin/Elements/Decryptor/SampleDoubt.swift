@@ -8,6 +8,8 @@ import LatchkeyProtection
 struct SampleDoubt {
     /// So many samples that break a rule of their codec, and a third of those that tell anything, are no damage.
     static let wrongLimit = 8
+    /// So many intra slices of H.264 are enough at the end, if no other sample tells anything.
+    static let endLimit = 3
     /// So many that tell anything settle it.
     static let verdictLimit = 48
     /// So many breaches inside NAL units, where random bytes seldom show any.
@@ -31,6 +33,7 @@ struct SampleDoubt {
         private(set) var units = 0
         private(set) var zeroEnds = 0
         private(set) var startCodes = 0
+        private var slices = SliceDoubt()
         private var oddElement: UInt8?
         private var frameWidths: Set<Int> = []
         /// Of the samples so far, as far as they are known.
@@ -67,12 +70,23 @@ struct SampleDoubt {
             // Some packagers leave the first byte of the next picture's start code behind the last unit of a picture.
             let ends = zeroEnds * SampleDoubt.unitsOfPicture < units ? zeroEnds : 0
             if startCodes + ends >= SampleDoubt.breachLimit { isWrong = true }
+            if slices.isConfirmed(whole: signs.wholeSlices, broken: signs.brokenSlices) { isWrong = true }
             // What the structure shows to be right is not looked into.
             isSettled =
                 isWrong || samples >= SampleDoubt.sampleLimit || units >= SampleDoubt.unitLimit
-                || (isStructureSettled && wrong == 0)
+                || (isStructureSettled && wrong == 0) || slices.isRefuted
             if isSettled { places = [] }
             return isWrong
+        }
+
+        /// No more samples come. True, once, if those that tell are few, and all are wrong. `startsTell`: so are the starts of
+        /// samples.
+        mutating func isConfirmedByEnd(startsTell: Bool) -> Bool {
+            let areStartsWrong = startsTell && plausible == 0 && wrong >= SampleDoubt.endLimit
+            guard !isSettled, slices.isConfirmedByEnd || areStartsWrong else { return false }
+            isSettled = true
+            places = []
+            return true
         }
 
         /// Downstream has refused what was decrypted. True, once, if that is no wonder: all samples that tell break a rule.
@@ -114,8 +128,40 @@ struct SampleDoubt {
         counts.keys.filter { counts[$0]?.isConfirmedByRefusal() == true }.map(\.keyID)
     }
 
+    /// The stream has ended. The keys that have to be wrong ones, once each.
+    mutating func end() -> [KeyID?] {
+        counts.keys.filter { use in
+            guard case .h264(_, let sets) = use.codec else { return false }
+            return counts[use]?.isConfirmedByEnd(startsTell: sets != H264ParameterSets()) == true
+        }.map(\.keyID)
+    }
+
     /// Takes what a decrypted sample tells. True, once a key, when that has to be a wrong one.
     mutating func isConfirmed(by signs: SampleSigns, _ keyID: KeyID?, _ codec: SampleCodec) -> Bool {
         counts[Use(keyID: keyID, codec: codec), default: Count()].isConfirmed(by: signs)
     }
+}
+
+/// Whether the intra slices of H.264 behind a key look as if that were the right one. With a wrong key or a wrong IV, none is
+/// whole. One that is whole is no accident, and settles it.
+struct SliceDoubt: Equatable {
+    /// So many that are broken are no damage.
+    static let sliceLimit = 3
+    /// One is enough behind so many samples. Clips of a few seconds may have no other.
+    static let sampleLimit = 50
+
+    private var samples = 0
+    private var broken = 0
+    private(set) var isRefuted = false
+
+    /// Takes what one more sample has. True if the key has to be a wrong one.
+    mutating func isConfirmed(whole: Int, broken: Int) -> Bool {
+        samples += 1
+        self.broken += broken
+        if whole > 0 { isRefuted = true }
+        return isConfirmedByEnd && (self.broken >= Self.sliceLimit || samples >= Self.sampleLimit)
+    }
+
+    /// The same if no more samples come.
+    var isConfirmedByEnd: Bool { broken > 0 && !isRefuted }
 }

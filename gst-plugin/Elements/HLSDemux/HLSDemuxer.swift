@@ -126,7 +126,7 @@ final class HLSDemuxer: AdaptiveBin, @unchecked Sendable {
 
     override var encryptedInitSegments: EncryptedInitSegments { .decryptedInFrontOnceClear }
 
-    override func decryptorIsMissing(_ factory: String) { run?.presentation.fail(.noDecryptor(factory)) }
+    override func streamIsRefused(_ failure: PresentationFailure) { run?.presentation.fail(failure) }
 
     override func causeOfStop() -> PresentationFailure? {
         guard let run else { return nil }

@@ -299,7 +299,10 @@ final class ISODecryptor: WholeFile, @unchecked Sendable {
     // MARK: Pull mode
 
     override func read(_ range: Range<UInt64>) -> PulledRange {
-        if let failed = prepare(range) { return .failed(failed) }
+        if let failed = prepare(range) {
+            if failed == .endOfStream { stream.doubt.end().forEach { tellWrongKey($0) } }
+            return .failed(failed)
+        }
         if let failed = waitForKeys() { return .failed(failed) }
         let extent = file.extent
         guard extent.count <= Self.largestRange else {

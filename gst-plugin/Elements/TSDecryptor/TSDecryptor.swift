@@ -18,6 +18,7 @@ final class TSDecryptor: Decryptor, @unchecked Sendable {
     @exclusivity(unchecked) private var marks = StreamMarks()
     @exclusivity(unchecked) private var output: SampleAESStream.Output?
     @exclusivity(unchecked) private var doubt = KeyDoubt()
+    @exclusivity(unchecked) private var pictureDoubt = PictureDoubt()
     /// Of sound that is called clear: it is none if its frames look as with a wrong key.
     @exclusivity(unchecked) private var clearDoubt = KeyDoubt()
     /// A unit waits for its key in `samples`. Nothing is appended behind it.
@@ -38,6 +39,7 @@ final class TSDecryptor: Decryptor, @unchecked Sendable {
         note = nil
         output = nil
         doubt = KeyDoubt()
+        pictureDoubt = PictureDoubt()
         clearDoubt = KeyDoubt()
         forgetBytes()
     }
@@ -190,14 +192,18 @@ final class TSDecryptor: Decryptor, @unchecked Sendable {
             let start = MonotonicTime.now
             var size = 0
             var reason: String?
-            let isOpen = !samples.hasOwnVectors && doubt.isOpen(for: keyID)
+            let arePictures = contents == .pictures
+            let isOpen =
+                !samples.hasOwnVectors && (arePictures ? pictureDoubt.isOpen(for: keyID) : doubt.isOpen(for: keyID))
             do throws(DecryptionError) {
                 try samples.withUnit { plan, bytes throws(DecryptionError) in
                     var plan = plan
                     if !samples.hasOwnVectors { plan.initializationVector = vector }
                     size = bytes.count
                     try cipher.decrypt(plan, in: bytes)
-                    if isOpen { reason = doubt.reason(by: UnsafeRawBufferPointer(bytes)) }
+                    guard isOpen else { return }
+                    let clear = UnsafeRawBufferPointer(bytes)
+                    reason = arePictures ? pictureDoubt.reason(by: clear) : doubt.reason(by: clear)
                 }
             } catch {
                 return .failed(.cipher("\(error)", keyID))
@@ -211,9 +217,23 @@ final class TSDecryptor: Decryptor, @unchecked Sendable {
             }
             countDecrypted(size, keyID, since: start)
             if reason != nil, samples.contradictsNote { return .failed(.malformedStream(Self.notEncrypted)) }
-            if let reason { tellWrongKey(keyID, because: reason) }
+            if let reason { tell(reason, of: keyID) }
             return .done
         }
+    }
+
+    /// One of pictures and sound is enough.
+    private func tell(_ reason: String, of keyID: KeyID?) {
+        doubt.settle()
+        pictureDoubt.settle()
+        tellWrongKey(keyID, because: reason)
+    }
+
+    /// The stream has ended, and may have been too short to tell before.
+    private func tellAtEnd() {
+        guard let (keyID, reason) = pictureDoubt.end() else { return }
+        guard samples.contradictsNote else { return tell(reason, of: keyID) }
+        _ = report(.malformedStream(Self.notEncrypted))
     }
 
     /// `keyID` is that of the pictures beside it.
@@ -298,6 +318,7 @@ final class TSDecryptor: Decryptor, @unchecked Sendable {
             waitingSegment = consume event
             return true
         default:
+            if event.kind == .endOfStream { tellAtEnd() }
             return sourcePad.push(event)
         }
     }
@@ -385,6 +406,8 @@ struct KeyDoubt {
 
     init(keyID: KeyID? = nil) { self.keyID = keyID }
 
+    mutating func settle() { isSettled = true }
+
     /// Looks at a unit that was decrypted. Why the key has to be a wrong one, once; nil otherwise.
     mutating func reason(by unit: UnsafeRawBufferPointer) -> String? {
         let (right, wrong) = AudioFrameChecksum.count(in: unit, limit: Self.frameLimit - wrongFrames)
@@ -400,5 +423,38 @@ struct KeyDoubt {
         if areFramesWrong { return "none of the first \(Self.frameLimit) AC-3 frames has the right checksum" }
         guard areEndsWrong else { return nil }
         return "\(ends.wrong) of \(ends.wrong + ends.right) encrypted ends of AAC frames are no ends"
+    }
+}
+
+/// The same of pictures, which are H.264: their intra slices tell. Of those, the first encrypted block needs the right IV too.
+struct PictureDoubt {
+    private static let reason = "the pictures are none, or another IV belongs to it"
+
+    private var keyID: KeyID?
+    private var pictures = PictureSlices()
+    private var slices = SliceDoubt()
+    private var isSettled = false
+
+    /// Whether pictures that were decrypted with this key are still looked at.
+    mutating func isOpen(for keyID: KeyID?) -> Bool {
+        if keyID != self.keyID { (self.keyID, slices, isSettled) = (keyID, SliceDoubt(), false) }
+        return !isSettled
+    }
+
+    mutating func settle() { isSettled = true }
+
+    /// Looks at a unit that was decrypted. Why the key has to be a wrong one, once; nil otherwise.
+    mutating func reason(by unit: UnsafeRawBufferPointer) -> String? {
+        let (whole, broken) = pictures.count(in: unit)
+        let isConfirmed = slices.isConfirmed(whole: whole, broken: broken)
+        isSettled = isConfirmed || slices.isRefuted
+        return isConfirmed ? Self.reason : nil
+    }
+
+    /// No more units come. The same, with the key.
+    mutating func end() -> (KeyID?, String)? {
+        guard !isSettled, slices.isConfirmedByEnd else { return nil }
+        isSettled = true
+        return (keyID, Self.reason)
     }
 }

@@ -109,6 +109,47 @@ import Testing
         #expect(doubt.refuse() == [Self.keyID])
     }
 
+    /// Few intra slices of H.264 are enough at the end if no other sample tells anything.
+    @Test func theEndTellsIfNoSliceIsRight() {
+        let (sequence, picture): ([UInt8], [UInt8]) = ([0x67, 0x4D, 0, 0x0A, 0xDC, 0xB9], [0x68, 0xEE, 0x38, 0x80])
+        let configuration = [1, 0x4D, 0, 10, 0xFF, 0xE1, 0, 6] + sequence + [1, 0, 4] + picture
+        let known = SampleCodec.h264(lengthSize: 4, sets: H264ParameterSets(configuration: configuration))
+        let table: [(samples: [Sample], codec: SampleCodec, isTold: Bool)] = [
+            ([.bad, .bad, .bad], known, true), ([.silent, .bad, .silent, .bad, .bad], known, true),
+            ([.bad, .bad], known, false), ([], known, false), ([.silent, .silent, .silent], known, false),
+            ([.bad, .bad, .good, .bad], known, false), ([.bad, .bad, .bad], .h264(lengthSize: 4), false),
+            ([.bad, .bad, .bad], .ac3, false),
+            // Told already.
+            (of(.bad, 8), known, false),
+        ]
+        for row in table {
+            var doubt = SampleDoubt()
+            for sample in row.samples {
+                let bytes: [UInt8] = sample == .good ? [0x0B, 0x77] : [0x5A, 0x77]
+                let signs = bytes.withUnsafeBytes { SampleSigns($0, Self.plan, .ac3) }
+                _ = doubt.isConfirmed(by: sample == .silent ? SampleSigns() : signs, Self.keyID, row.codec)
+            }
+            #expect(doubt.end() == (row.isTold ? [Self.keyID] : []), "\(row.samples), \(row.codec)")
+            #expect(doubt.end().isEmpty)
+        }
+    }
+
+    /// Intra slices, by samples: 0 has none, 1 a broken one, 2 a whole one, 3 both.
+    @Test func brokenSlicesTellUnlessOneIsWhole() {
+        let (none, limit) = ([Int](repeating: 0, count: 200), SliceDoubt.sampleLimit)
+        let table: [(samples: [Int], told: Int?, atEnd: Bool)] = [
+            ([1, 1, 1], 3, true), ([1, 1], nil, true), ([1], nil, true), ([], nil, false), (none, nil, false),
+            ([1] + none, limit, true), (none + [1], 201, true), ([2, 1, 1, 1], nil, false), ([1, 1, 2], nil, false),
+            ([3, 1, 1, 1], nil, false), ([1] + Array(none.prefix(limit - 3)) + [2] + none, nil, false),
+        ]
+        for row in table {
+            var doubt = SliceDoubt()
+            let told = row.samples.map { doubt.isConfirmed(whole: $0 >> 1, broken: $0 & 1) }
+            #expect(told.firstIndex(of: true).map { $0 + 1 } == row.told, "\(row.samples)")
+            #expect(doubt.isConfirmedByEnd == row.atEnd, "\(row.samples)")
+        }
+    }
+
     /// A demuxer may read parts of a file again, and tracks one after the other.
     @Test(arguments: [
         ([0, 1, 2, 3, 0, 1, 2, 3, 4, 5, 6, 7], [12]), ([9, 8, 9, 8, 7, 6, 5, 4, 3, 2, 2, 1], [10]),

@@ -21,11 +21,11 @@ extension ElementTests {
 
         /// All warnings of a stream that is decrypted with a key under the KID of its note.
         private func warnings(
-            _ name: String, _ files: [String], key: [UInt8] = wrongKey, hasNote: Bool = true
+            _ name: String, _ files: [String], key: [UInt8] = wrongKey, vector: String? = nil, hasNote: Bool = true
         ) throws -> [BusMessage] {
             let item = try #require(SampleAESCase(name))
             let keyID = hasNote ? Media.keyIDText : "*"
-            let vector = item.iv(ofSegment: 0)
+            let vector = vector ?? item.iv(ofSegment: 0)
             let harness = try Harness("latchkeytsdec", [("keys", .string("\(keyID):\(Media.hex(key)):\(vector)"))])
             harness.start(caps: "application/x-latchkey-ts")
             for file in files {
@@ -79,10 +79,49 @@ extension ElementTests {
             #expect(try warnings(name, files, key: right).isEmpty)
         }
 
-        /// Nothing in them tells, or too little.
-        @Test func pictureAndShortAACSayNothing() throws {
-            #expect(try warnings("hls-ts-sampleaes-skd-aac", ["v_1.ts"]).isEmpty)
+        /// Too little in them tells.
+        @Test func shortAACSaysNothing() throws {
             #expect(try warnings("hls-packed-aac-sampleaes", ["a_1.aac"]).isEmpty)
+        }
+
+        /// One intra slice is enough at the end, and a wrong IV tells too: it spoils the first block of each slice alone.
+        @Test(arguments: ["hls-ts-sampleaes-skd-aac", "hls-ts-sampleaes-skd-ac3"])
+        func picturesTellOnceOfTheKeyAndTheIV(name: String) throws {
+            let item = try #require(SampleAESCase(name))
+            let right = try #require(Hex.decode(item.key))
+            for files in [["v_1.ts"], ["v_1.ts", "v_2.ts"]] {
+                #expect(try warnings(name, files, key: right).isEmpty)
+                let other = String(repeating: "5a", count: 16)
+                let told = [try warnings(name, files), try warnings(name, files, key: right, vector: other)]
+                for warnings in told {
+                    try #require(warnings.count == 1, "\(files): \(warnings)")
+                    #expect(warnings[0].text.contains(Media.keyIDText) && warnings[0].text.contains("another IV"))
+                    #expect(!"\(warnings[0])".contains(Media.hex(Self.wrongKey)))
+                }
+            }
+        }
+
+        /// A stream that is encrypted says so in its program map; what comes out of the decryptor does not.
+        @Test func theFirstPacketsAnnounceIt() throws {
+            let item = try #require(SampleAESCase("hls-ts-sampleaes-skd-aac"))
+            let harness = try Harness("latchkeytsdec", [("keys", .string("*:\(item.key):\(item.iv(ofSegment: 0))"))])
+            harness.start(caps: "application/x-latchkey-ts")
+            for file in ["a_1.ts", "v_1.ts"] {
+                let bytes = try SampleAESCase.read("\(item.name)/\(file)")
+                #expect(bytes.withUnsafeBytes { SampleAESStream.isAnnounced(in: $0) })
+                for size in 0..<188 * 2 {
+                    #expect(!bytes.prefix(size).withUnsafeBytes { SampleAESStream.isAnnounced(in: $0) } || size >= 188)
+                }
+                #expect(harness.push(bytes) == .ok)
+            }
+            #expect(harness.pushEndOfStream())
+            let clear = harness.output.samples.flatMap(\.bytes)
+            #expect(clear.count > 376 && !clear.withUnsafeBytes { SampleAESStream.isAnnounced(in: $0) })
+            for _ in 0..<500 {
+                var noise = (0..<188 * 4).map { _ in UInt8.random(in: 0...255) }
+                for start in stride(from: 0, to: noise.count, by: 188) { noise[start] = 0x47 }
+                #expect(!noise.withUnsafeBytes { SampleAESStream.isAnnounced(in: $0) })
+            }
         }
 
         /// An ADTS frame that ends so: behind the header, the clear part and so many bytes.
