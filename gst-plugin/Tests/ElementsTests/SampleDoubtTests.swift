@@ -181,6 +181,17 @@ import Testing
         #expect(counts.count == keyIDs.count && counts.values.allSatisfy { $0 == 1 })
     }
 
+    @Test func aKeyOfSeveralTracksIsToldOnce() {
+        var doubt = SampleDoubt()
+        let signs = ([0x5A, 0x77] as [UInt8]).withUnsafeBytes { SampleSigns($0, Self.plan, .ac3) }
+        let codecs = [SampleCodec.aac, .ac3, .h264(lengthSize: 4)]
+        let told = codecs.map { codec in
+            (1...20).filter { _ in doubt.isConfirmed(by: signs, Self.keyID, codec) }.count
+        }
+        #expect(told == [1, 0, 0])
+        #expect(doubt.refuse().isEmpty && doubt.end().isEmpty)
+    }
+
     /// Keys that rotate for ever take no memory for ever.
     @Test func theNumberOfKeysIsBounded() {
         var doubt = SampleDoubt()
