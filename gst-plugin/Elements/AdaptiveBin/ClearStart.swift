@@ -112,7 +112,7 @@ final class ClearStart {
             guard mayHaveProgramMap, buffer.withBytesOfFirstMemory(SampleAESStream.isAnnounced) == true else {
                 return .enough
             }
-            return refuse(because: .lacksKeyLine)
+            return refuse(because: .lacksKeyLine(ask { $0.lastSegment }.flatMap { $0 }))
         case .note(let isEncrypted):
             return isEncrypted ? insert(.transportStreamOrPackedAudio) : .more
         case .initSegment:
