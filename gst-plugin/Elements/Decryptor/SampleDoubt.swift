@@ -168,4 +168,7 @@ struct SliceDoubt: Equatable {
 
     /// The same if no more samples come.
     var isConfirmedByEnd: Bool { broken > 0 && !isRefuted }
+
+    /// Whether the next samples do not change anything, or so many told nothing that no more are looked at.
+    var isSettled: Bool { isRefuted || samples >= SampleDoubt.sampleLimit }
 }

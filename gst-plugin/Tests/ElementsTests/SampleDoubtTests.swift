@@ -150,6 +150,17 @@ import Testing
         }
     }
 
+    /// Of CAVLC and of fields, no slice is read.
+    @Test func slicesThatTellNothingAreNotLookedAtForever() {
+        var doubt = SliceDoubt()
+        for number in 1...SampleDoubt.sampleLimit {
+            #expect(!doubt.isSettled && !doubt.isConfirmed(whole: 0, broken: 0), "\(number)")
+        }
+        #expect(doubt.isSettled && !doubt.isConfirmedByEnd)
+        doubt = SliceDoubt()
+        #expect(!doubt.isConfirmed(whole: 1, broken: 0) && doubt.isSettled)
+    }
+
     /// A demuxer may read parts of a file again, and tracks one after the other.
     @Test(arguments: [
         ([0, 1, 2, 3, 0, 1, 2, 3, 4, 5, 6, 7], [12]), ([9, 8, 9, 8, 7, 6, 5, 4, 3, 2, 2, 1], [10]),
