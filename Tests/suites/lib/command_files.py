@@ -186,8 +186,8 @@ def loopback():
 
 
 def limits():
-    """latchkey-server refuses a body above its limit at once, by its length or as it comes. It closes half requests after 10 s, also
-    if bytes keep arriving, and serves others meanwhile."""
+    """latchkey-server refuses a body above its limit at once, by its length or as it comes. It closes half requests after 10 s,
+    also if bytes keep arriving, and serves others meanwhile."""
     case = corpus.case(DASH)
     head = b"POST /clearkey HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
     with ReferenceServer(case.keys_file, case.folder) as server:

@@ -90,7 +90,8 @@ class KeyServer:
 
     def answer(self, request):
         asked = urllib.request.Request(
-            f"{self.server.url}/fairplay/license?form=raw{self.terms}", request.body, {"Content-Type": request.headers["Content-Type"]})
+            f"{self.server.url}/fairplay/license?form=raw{self.terms}", request.body,
+            {"Content-Type": request.headers["Content-Type"]})
         with urllib.request.urlopen(asked, timeout=DEADLINE) as found:
             body, form = bytearray(found.read()), found.headers["Content-Type"]
         self.size = len(body)
