@@ -217,6 +217,38 @@ PLAYLISTS = {
 }
 
 
+class Changing(dict):
+    """The files of a live presentation whose names change at each refresh: with another token behind each, that of the key
+    among them if `has_keys`. `refreshes` tells how many there were."""
+
+    WINDOW = 4000
+    KEY = "key.bin"
+
+    def __init__(self, has_keys):
+        super().__init__()
+        self._video, self._has_keys = hls_media.Fragmented("video"), has_keys
+        self._key = hls_media.key_of(self.KEY)
+        self._start, self._refreshes = None, 0
+        self |= {"master.m3u8": hls_media.master_playlist([("v.m3u8", 300_000)]), "v.m3u8": self._playlist,
+                 "init.mp4": self._video.init_of("changing"), self.KEY: self._key,
+                 "refreshes": lambda _request: str(self._refreshes)}
+
+    def get(self, path, default=None):
+        number = re.fullmatch(r"(\d+)\.m4s", path)
+        return self._video.segment(int(number[1]), self._key) if number else super().get(path, default)
+
+    def _playlist(self, _request):
+        self._start = self._start or time.monotonic()
+        self._refreshes += 1
+        token = f"?token={self._refreshes:08}{'x' * 120}"
+        first = int(time.monotonic() - self._start)
+        lines = [f'#EXT-X-MAP:URI="init.mp4{token}"',
+                 hls_media.key_line(self.KEY + (token if self._has_keys else ""), form=None, vector=self._video.vector)]
+        for number in range(first, first + self.WINDOW):
+            lines += hls_media.segment_lines(1, f"{number}.m4s{token}")
+        return hls_media.media_playlist(lines, 1, False, first, None)
+
+
 # Those of `CLEAR`, encrypted in their samples.
 PROTECTED = "dash-cenc-static-live"
 
