@@ -185,7 +185,8 @@ extension InspectedContent {
                 data: group.boxes.compactMap { box in
                     box.serialized().map { InitializationData(system: box.system, bytes: $0, origin: origin) }
                 },
-                suggestedURL: group.licenseURL.map { URIReference.resolve($0, against: URIReference(url ?? "")) }))
+                suggestedURL: group.licenseURL.map { URIReference.resolve($0, against: URIReference(url ?? "")) },
+                otherURLs: group.otherURLs.map { URIReference.resolve($0, against: URIReference(url ?? "")) }))
     }
 }
 
