@@ -248,6 +248,30 @@ struct ClearKeyLoaderTests {
         #expect(!session.failedWithUnused(keyID(1)) && !session.failedWithUnused(keyID(2)))
     }
 
+    /// An answer without the key that was asked for alone stands, as a refusal does: two requests were for that key.
+    @Test func aKeyThatIsMissingAloneStaysSo() async {
+        let transport = FakeTransport { request, _ throws(HTTPError) in
+            let keyIDs = (try? ClearKey.keyIDs(inLicenseRequest: request.body)) ?? []
+            if keyIDs.count > 1 { return HTTPResponse(status: 403, url: request.url) }
+            guard keyIDs == [keyID(2)] else {
+                return HTTPResponse(status: 200, body: ClearKey.license(for: [:]), url: request.url)
+            }
+            return Self.license(request)
+        }
+        let session = KeySession(loaders: [ClearKeyLoader(url: Self.url, transport: transport)])
+        let watcher = Watcher(session)
+        session.demand(KeyDemand(keyIDs: (1...3).map { keyID($0) }, keySystem: .clearKey))
+        guard case .failed(_, let failed, _)? = await watcher.next(where: \.isFailed) else { return }
+        #expect(Set(failed) == [keyID(1), keyID(3)])
+        for number in [1, 3] {
+            #expect(session.status(of: keyID(number)).error?.isSameKind(as: .keyNotInResponse("")) == true)
+            #expect(session.failedWithoutAny(keyID(number)) && !session.failedWithUnused(keyID(number)))
+        }
+        #expect(session.status(of: keyID(2)).key != nil)
+        #expect(watcher.events.count(where: \.isFailed) == 1)
+        #expect(asked(transport).map(\.count) == [3, 1, 1, 1])
+    }
+
     /// Others do not speak of single keys, and neither do refusals of a great many.
     @Test(arguments: [(2, 401), (2, 429), (2, 500), (17, 403)]) func onlyAFewRefusedKeysAreAskedForAlone(
         count: Int, status: Int
