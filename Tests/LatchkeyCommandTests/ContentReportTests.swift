@@ -172,6 +172,12 @@
             #expect(screen.lastProblem == "Not found. status 404")
         }
 
+        @Test func whatDoesNotPlayWaitsForNoOutage() throws {
+            let place = try ContentPlace.parse(["https://media.example/a.mp4"])
+            #expect(place.agent().core.configuration.outageTimeout == .zero)
+            #expect(place.agent(Agent.Configuration()).core.configuration.outageTimeout == .seconds(300))
+        }
+
         /// Of what comes before the rights, why playback does not begin for a while.
         @Test func anOutageIsShownBeforeTheRights() {
             let lines = Mutex<[String]>([])

@@ -301,5 +301,6 @@ ALL = {
     "live-parts/becomes-encrypted": parts(5, "blocks", "skips"),
 }
 # With --everywhere: they take as long as what they play.
-MORE = {"live-parts/whole": parts(0, "blocks", "skips", form=WholeParts)}
-LONG = {"live-server-restart": server_restart, "live-for-a-minute": sliding(65), "live-restart": sliding(14, Restarted)}
+MORE = {
+    "live-parts/whole": parts(0, "blocks", "skips", form=WholeParts), "live-server-restart": server_restart}
+LONG = {"live-for-a-minute": sliding(65), "live-restart": sliding(14, Restarted)}
