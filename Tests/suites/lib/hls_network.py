@@ -146,8 +146,8 @@ def with_services(case, urls):
 
 
 def license_services(first):
-    """A manifest names two license services. If the first is `missing`, or its connections are `closed`, the second has the keys. If
-    it `refuses`, that stands. If both are missing (`none`), the error names the last one."""
+    """A manifest names two license services. If the first is `missing`, or its connections are `closed`, the second has the keys.
+    If it `refuses`, that stands. If both are missing (`none`), the error names the last one."""
     case = corpus.case("dash-cenc-static-live")
     answers = {"missing": 404, "closed": lambda _request: None, "refuses": 403, "none": 404}
     files = {name: case_file(case, name) for name in os.listdir(case.folder) if name.endswith((".mp4", ".m4s"))}
