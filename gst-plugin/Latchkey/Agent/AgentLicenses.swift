@@ -35,7 +35,7 @@ extension AgentCore {
 
     private var printableURL: String { HTTPRequest(url: contentURL).printableURL }
 
-    /// `waits`: for outages.
+    /// `waits`: whether outages are waited for.
     func inspect(_ parts: AgentSession, waits: Bool = true) async throws(AgentError) -> InspectedContent {
         var source = ContentSource(transport: contentTransport()) { [weak self] in self?.log(.info, $0) }
         source.onWhole = { [weak self] in self?.keepForPlayback($1, of: $0) }
@@ -66,7 +66,7 @@ extension AgentCore {
         return content
     }
 
-    /// Throws when the task is cancelled, and where the agent is given up.
+    /// Throws when the task is cancelled, and if the agent was closed.
     func sleep(_ pause: Duration) async throws {
         try await Task.sleep(for: pause)
         if guarded.withLock(\.isReleased) { throw CancellationError() }

@@ -184,7 +184,7 @@ import Testing
         await #expect(throws: CancellationError.self) { try await core.sleep(.zero) }
     }
 
-    /// Whoever does not want it any more does not wait for the limit.
+    /// And not only after the limit.
     @Test(.timeLimit(.minutes(1))) func aWaitEndsWithItsTask() async {
         var source = ContentSource(transport: Network([.breaks(.truncated(Self.url))]))
         source.outageLimit = .seconds(3600)
