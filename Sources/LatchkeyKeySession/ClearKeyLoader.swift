@@ -11,7 +11,8 @@ import Synchronization
 /// media names an http or https URL, and asks there as far as `MediaLicenseURLs` allows. A request that media without a KID
 /// makes is left to others: the protocol has no way to say it. A lost connection is tried once more; a timeout and an HTTP
 /// status are not. If a service cannot be reached, or answers with status 404 or one from 500 on, the next one that the media
-/// names is asked. If a service refuses 2 to 16 keys together with status 400, 403 or 404, each is asked for alone, once.
+/// names is asked. If services refuse 2 to 16 keys together with status 400, 403 or 404, and none has them, each is asked for
+/// alone there, once.
 ///
 /// Thread-safe; exchanges run on tasks of their own.
 public final class ClearKeyLoader: ResourceLoader {
@@ -102,7 +103,9 @@ public final class ClearKeyLoader: ResourceLoader {
 
     /// The same for the other services of the media, as far as they may be asked.
     private func others(for request: KeyLoadingRequest, like exchange: HTTPRequest) -> [HTTPRequest] {
-        request.otherURLs.compactMap { url in
+        var seen: Set = [exchange.url]
+        return request.otherURLs.compactMap { url in
+            guard seen.insert(url).inserted else { return nil }
             var other = exchange
             other.url = url
             (other.staysWithinOrigin, other.forbidsLocalAddresses) = (false, false)
@@ -141,6 +144,8 @@ public final class ClearKeyLoader: ResourceLoader {
         over transport: any HTTPTransport
     ) async throws(KeyError) -> [KeyID: ContentKey] {
         var (exchange, others) = (first, others[...])
+        // A service that refuses all together may have some of them.
+        var partial: [HTTPRequest] = []
         while true {
             let refusal: Refusal
             do throws(Refusal) {
@@ -148,38 +153,45 @@ public final class ClearKeyLoader: ResourceLoader {
             } catch {
                 refusal = error
             }
+            if refusal.isPartial { partial.append(exchange) }
             if refusal.isElsewhere, !Task.isCancelled, let next = others.popFirst() {
                 exchange = next
             } else {
-                guard refusal.isPartial, (2...aloneLimit).contains(keyIDs.count) else { throw refusal.error }
-                return try await keysAlone(keyIDs, for: request, exchange, refusal.error, over: transport)
+                guard !partial.isEmpty, (2...aloneLimit).contains(keyIDs.count), !Task.isCancelled else {
+                    throw refusal.error
+                }
+                return try await keysAlone(keyIDs, for: request, partial, refusal.error, over: transport)
             }
         }
     }
 
-    /// Those that the service gives alone, after this refusal of all together, are provided one by one, and the error is that
+    /// Those that a service gives alone, after these refusals of all together, are provided one by one, and the error is that
     /// of the others.
     private static func keysAlone(
-        _ keyIDs: [KeyID], for request: KeyLoadingRequest, _ exchange: HTTPRequest, _ refusal: KeyError,
+        _ keyIDs: [KeyID], for request: KeyLoadingRequest, _ exchanges: [HTTPRequest], _ refusal: KeyError,
         over transport: any HTTPTransport
     ) async throws(KeyError) -> [KeyID: ContentKey] {
         request.noteAloneIsNoUse()
+        var exchanges = exchanges
         var keys: [KeyID: ContentKey] = [:]
         var refusalAlone: KeyError?
-        for keyID in keyIDs where keys[keyID] == nil {
-            var exchange = exchange
-            exchange.body = ClearKey.licenseRequest(for: [keyID])
-            do throws(Refusal) {
-                let some = try await answer(to: exchange, over: transport)
-                request.provide(some)
-                keys.merge(some) { first, _ in first }
-            } catch {
-                guard error.isPartial else { throw error.error }
-                refusalAlone = error.error
+        for keyID in keyIDs {
+            for var exchange in exchanges where keys[keyID] == nil {
+                exchange.body = ClearKey.licenseRequest(for: [keyID])
+                do throws(Refusal) {
+                    let some = try await answer(to: exchange, over: transport)
+                    request.provide(some)
+                    keys.merge(some) { first, _ in first }
+                } catch {
+                    // One that fails otherwise is not asked on.
+                    if !error.isPartial { exchanges.removeAll { $0.url == exchange.url } }
+                    guard !exchanges.isEmpty else { throw error.error }
+                    refusalAlone = error.error
+                }
             }
         }
         if keys.isEmpty { throw refusal }
-        if let refusalAlone { throw refusalAlone }
+        if let refusalAlone, keyIDs.contains(where: { keys[$0] == nil }) { throw refusalAlone }
         return keys
     }
 

@@ -351,9 +351,35 @@ struct ClearKeyLoaderTests {
         #expect(Set(failed) == [keyID(1), keyID(2)])
         #expect(error == .serverStatus("https://c.example/ck answers with status 404"))
         #expect(watcher.events.count(where: \.isFailed) == 1)
-        // The last one may refuse one of the keys alone.
-        #expect(transport.requests.map(\.url) == Self.services + [Self.services[2], Self.services[2]])
-        #expect(asked(transport).map(\.count) == [2, 2, 2, 1, 1])
+        // Those with 404 may refuse one of the keys alone.
+        let alone = [Self.services[0], Self.services[2]]
+        #expect(transport.requests.map(\.url) == Self.services + alone + alone)
+        #expect(asked(transport).map(\.count) == [2, 2, 2, 1, 1, 1, 1])
+    }
+
+    /// A service that refuses keys together may have some of them, whatever becomes of those behind it.
+    @Test(arguments: [403, 404, 503]) func keysOfAnEarlierServiceAreNotLost(status: Int) async {
+        let transport = FakeTransport { [keys = [keyID(1), keyID(2)]] request, _ throws(HTTPError) in
+            let asked = (try? ClearKey.keyIDs(inLicenseRequest: request.body)) ?? []
+            let isFirst = request.url == Self.services[0]
+            if asked.count > 1 { return HTTPResponse(status: isFirst ? 404 : status, url: request.url) }
+            // The first has one of them, and the second fails.
+            if isFirst, asked == [keys[1]] { return Self.license(request) }
+            return HTTPResponse(status: isFirst ? 404 : 500, url: request.url)
+        }
+        let session = KeySession(loaders: [ClearKeyLoader(transport: transport)])
+        let watcher = Watcher(session)
+        var demand = KeyDemand(
+            keyIDs: [keyID(1), keyID(2)], keySystem: .clearKey, suggestedURL: Self.services[0])
+        // The same again is no other service.
+        demand.otherURLs = [Self.services[0], Self.services[1], Self.services[1]]
+        session.demand(demand)
+        guard case .failed(_, let failed, _)? = await watcher.next(where: \.isFailed) else { return }
+        #expect(failed == [keyID(1)])
+        #expect(session.status(of: keyID(2)).key != nil)
+        let (first, second) = (Self.services[0], Self.services[1])
+        let alone = status == 503 ? [first, first] : [first, second, first]
+        #expect(transport.requests.map(\.url) == [first, second] + alone)
     }
 
     /// The next ones are no way around `media-license-urls`, and get no headers of the settings.

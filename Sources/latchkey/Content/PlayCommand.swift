@@ -330,7 +330,7 @@
         }
 
         func show(_ event: AgentEvent) {
-            // What comes before the rights is for programs alone, but why nothing happens for long.
+            // Before the rights, a person is told only why nothing happens for long.
             guard isJSON || Self.isOutage(event) || state.withLock({ $0.hasBegun }) else { return }
             switch event {
             case .rightsNotAvailable(let status, let keyIDs):

@@ -35,10 +35,15 @@ extension AgentCore {
 
     private var printableURL: String { HTTPRequest(url: contentURL).printableURL }
 
-    func inspect(_ parts: AgentSession) async throws(AgentError) -> InspectedContent {
+    /// `waits`: whether outages are waited for.
+    func inspect(_ parts: AgentSession, waits: Bool = true) async throws(AgentError) -> InspectedContent {
         var source = ContentSource(transport: contentTransport()) { [weak self] in self?.log(.info, $0) }
         source.onWhole = { [weak self] in self?.keepForPlayback($1, of: $0) }
-        source.outageLimit = configuration.outageTimeout
+        source.outageLimit = waits ? configuration.outageTimeout : .zero
+        source.sleep = { [weak self] pause in
+            guard let self else { throw CancellationError() }
+            try await sleep(pause)
+        }
         source.onOutage = { [weak self] in self?.log(.warning, "\($0). Playback waits, and it is asked for again.") }
         let inspector = ContentInspector(
             source: source, keySystem: parts.settings.keySystem,
@@ -59,6 +64,12 @@ extension AgentCore {
         }
         changeFileAudio()
         return content
+    }
+
+    /// Throws when the task is cancelled, and if the agent was closed.
+    func sleep(_ pause: Duration) async throws {
+        try await Task.sleep(for: pause)
+        if guarded.withLock(\.isReleased) { throw CancellationError() }
     }
 
     /// The manifest goes to the player that is made next. Cookies would not: their origin is asked again, as the player is.

@@ -68,7 +68,7 @@ extension AgentCore {
         Task { [weak self] in
             guard let self, let parts = try? session() else { return }
             // A file that cannot be read is told of as it plays.
-            _ = try? await inspect(parts)
+            _ = try? await inspect(parts, waits: false)
         }
     }
 

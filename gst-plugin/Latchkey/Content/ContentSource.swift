@@ -41,6 +41,7 @@ struct ContentSource: Sendable {
         var setsCookies = false
     }
 
+    /// For one attempt; if outages are waited for, that is how long no byte may come.
     private static let timeout = Duration.seconds(20)
     /// Between two attempts.
     private static let pause = Duration.seconds(1)
@@ -79,7 +80,9 @@ struct ContentSource: Sendable {
         }
         var request = HTTPRequest(url: url)
         if let range { request.headers = [HTTPHeader(name: "Range", value: range.httpRange)] }
-        request.timeout = Self.timeout
+        request.timeout = max(Self.timeout, outageLimit)
+        // A slow network is no outage: what it brings is not asked for from the start again.
+        if outageLimit > .zero { request.stallTimeout = Self.timeout }
         request.cookies = cookies
         // A server without ranges sends all.
         request.maximumResponseSize = range == nil ? limit : max(limit, Self.unrangedLimit)

@@ -22,10 +22,12 @@ import Testing
     private final class Network: HTTPTransport {
         private let script: [Step]
         private let count = Mutex(0)
+        private let last = Mutex<HTTPRequest?>(nil)
 
         init(_ script: [Step]) { self.script = script }
 
         var requestCount: Int { count.withLock { $0 } }
+        var lastRequest: HTTPRequest? { last.withLock { $0 } }
 
         func send(_ request: HTTPRequest) async throws(HTTPError) -> HTTPResponse {
             var body: [UInt8] = []
@@ -41,6 +43,7 @@ import Testing
         private func take(
             _ request: HTTPRequest, _ receiver: (HTTPResponse, [UInt8]) -> Void
         ) throws(HTTPError) -> HTTPResponse {
+            last.withLock { $0 = request }
             let index = count.withLock { count in
                 defer { count += 1 }
                 return min(count, script.count - 1)
@@ -163,7 +166,25 @@ import Testing
         #expect(source.once.outageLimit == .zero && source.outageLimit == .seconds(300))
     }
 
-    /// Whoever does not want it any more does not wait for the limit.
+    /// Bytes that come, however slowly, are waited for, and what is silent is given up as before.
+    @Test(arguments: [(300, 300, 20), (3, 20, 20), (0, 20, nil)])
+    func aSlowNetworkIsNoOutage(limit: Int, timeout: Int, stallTimeout: Int?) async throws {
+        let network = Network([.answers(200)])
+        var source = ContentSource(transport: network)
+        source.outageLimit = .seconds(limit)
+        _ = try await source.whole(Self.url, limit: 8)
+        let request = try #require(network.lastRequest)
+        #expect(request.timeout == .seconds(timeout) && request.stallTimeout == stallTimeout.map { .seconds($0) })
+    }
+
+    @Test func aWaitEndsWithItsAgent() async throws {
+        let core = AgentCore(contentURL: Self.url, type: .mp4, configuration: Agent.Configuration())
+        try await core.sleep(.zero)
+        core.release()
+        await #expect(throws: CancellationError.self) { try await core.sleep(.zero) }
+    }
+
+    /// And not only after the limit.
     @Test(.timeLimit(.minutes(1))) func aWaitEndsWithItsTask() async {
         var source = ContentSource(transport: Network([.breaks(.truncated(Self.url))]))
         source.outageLimit = .seconds(3600)
