@@ -183,7 +183,7 @@ class Store(Files):
 
 def older_copies():
     """A store that is put back as it was is refused: the whole folder, its database alone, and where a link or the settings lead
-    to the copy."""
+    to the copy. The right one then goes on."""
     with Store() as store:
         store.put(store.older)
         store.refuses("the folder", "older copy")
@@ -200,9 +200,13 @@ def older_copies():
         store.refuses("another path", "counter")
         os.environ["LATCHKEY_CONFIG"] = own
         works("latchkey", "licenses", "list")
-        shutil.rmtree(store.store)
+        right = os.path.join(store.folder.path, "right")
+        os.rename(store.store, right)
         os.symlink(store.older, store.store)
-        store.refuses("a link", "licenses.db")
+        store.refuses("a link", "older copy")
+        os.unlink(store.store)
+        os.rename(right, store.store)
+        works(*play(store.film))
 
 
 def changed_stores():
