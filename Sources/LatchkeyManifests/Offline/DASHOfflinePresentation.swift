@@ -425,6 +425,9 @@ struct DASHAddressing: Sendable {
         var result = representation
         result.nodes.removeAll { node in node.isElement("BaseURL") || Self.names.contains(where: node.isElement) }
         let prefix = result.prefix
+        var base = base
+        // GStreamer's demuxer would ask for segments with this query, also if it is that of the manifest.
+        if !isBaseMedia { base.query = nil }
         result.nodes.append(
             .element(
                 XMLElement(
@@ -457,6 +460,12 @@ struct DASHAddressing: Sendable {
         }
         result.nodes.append(.element(element))
         return result
+    }
+
+    /// Whether the resource of the BaseURL is media, and not only the place of segments.
+    private var isBaseMedia: Bool {
+        guard let element, element.localName != "SegmentBase" else { return true }
+        return element.children.contains { $0.localName == "SegmentURL" && $0[attribute: "media"] == nil }
     }
 
     /// References that stay with their folder are left as they are.
