@@ -21,6 +21,7 @@ from cryptography.hazmat.primitives.asymmetric import padding
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from hls_media import TransportStream, aes_cbc, key_line, key_of, media_playlist, segment_lines
 from hls_origin import Answer, Origin
+from offline_scenes import media
 from playready_world import World, demand
 from reference_server import ReferenceServer
 
@@ -284,8 +285,8 @@ class Cache:
         self.world, self.folder = World(name=DASH).__enter__(), children.Folder().__enter__()
         os.environ["XDG_STATE_HOME"] = os.path.join(self.folder.path, "state")
         self.path = os.path.join(self.folder.path, "cache")
-        self.first = f"{self.world.server.url}/media/stream.mpd"
-        self.second = self.first + "?second"
+        self.origin = Origin({f"{film}{path}": data for film in ("one", "two") for path, data in media(DASH).items()}).__enter__()
+        self.first, self.second = (f"{self.origin.url}/{film}/stream.mpd" for film in ("one", "two"))
         works("latchkey", "acquire", self.first)
         self.places = []
         for film in self.first, self.second:
@@ -295,6 +296,7 @@ class Cache:
         return self
 
     def __exit__(self, *exception):
+        self.origin.__exit__(*exception)
         self.folder.__exit__(*exception)
         self.world.__exit__(*exception)
 
@@ -311,7 +313,7 @@ class Cache:
     def listed(self):
         done = children.completed(self.command("list"), DEADLINE)
         demand(done.returncode == 0, f"status {done.returncode}: {done.stdout[-500:]} {done.stderr[-500:]}")
-        return [film for film in (self.first, self.second) if re.search(re.escape(film) + r"(?!\?)", done.stdout)]
+        return [film for film in (self.first, self.second) if film in done.stdout]
 
 
 # Changes of an index, by what they do.
@@ -339,10 +341,12 @@ def changed_index(change):
 def other_index():
     """The whole folder of one film in the place of another's plays nothing for that one's URL."""
     with Cache() as cache:
+        cache.origin.__exit__()
+        cache.world.server.__exit__()
+        demand(cache.play(cache.second).returncode == 0, "it does not play from the cache: the check sees nothing")
         shutil.rmtree(cache.places[1])
         shutil.copytree(cache.places[0], cache.places[1])
         demand(cache.listed() == [cache.first], f"listed: {cache.listed()}")
-        cache.world.server.__exit__()
         done = cache.play(cache.second)
         demand(done.returncode == 1 and "state: playing" not in done.stdout, f"status {done.returncode}: {done.stdout[-500:]}")
         demand(cache.play(cache.first).returncode == 0, "the other one does not play any more")
