@@ -2,6 +2,7 @@
 """The checks of 46-promises of key servers, stores, clocks and the cache: each attacks what ships, as a user or a man in the middle
 would."""
 
+import filecmp
 import hashlib
 import os
 import re
@@ -403,10 +404,40 @@ def removal_by_links():
         demand(not os.path.exists(cache.places[0]), "nothing was removed: the check sees nothing")
 
 
+def removal_of_shared():
+    """If a film is removed, files that it shares stay those of the other one and of others, and so does a folder in its own. What
+    is left holds no other command up."""
+    with Cache() as cache:
+        one, two = cache.places
+        mine = os.path.dirname(cache.folder.write("letter", "dear"))
+        # As a tool against duplicates leaves them.
+        shared = filecmp.cmpfiles(one, two, [name for name in os.listdir(one) if name.endswith(".data")], shallow=False)[0]
+        for name in shared:
+            os.unlink(f"{two}/{name}")
+            os.link(f"{one}/{name}", f"{two}/{name}")
+        demand(len(shared) > 5, f"shared: {shared}")
+        # A part of it that was moved to another disk, and links into the cache.
+        os.rename(f"{one}/{shared[0]}", f"{mine}/moved")
+        os.symlink(f"{mine}/moved", f"{one}/{shared[0]}")
+        os.symlink(one, f"{mine}/film")
+        works(*cache.command("purge", "--yes", cache.first))
+        demand(not os.path.exists(one), "it was not removed")
+        demand(os.path.getsize(f"{mine}/moved") > 0 and os.path.islink(f"{mine}/film"), "what is not in the cache was removed")
+        cache.origin.__exit__()
+        demand(cache.play(cache.second).returncode == 0, "the other one does not play any more")
+        os.mkdir(f"{two}/mine")
+        os.link(f"{mine}/letter", f"{two}/mine/letter")
+        refused("a folder in it", *cache.command("purge", "--yes", cache.second),
+                words=(f"{cache.path}/.purged-", "move that elsewhere"))
+        demand(os.stat(f"{mine}/letter").st_nlink == 2, "what is not of the cache was removed")
+        for _ in 1, 2:
+            demand(cache.listed() == [], f"listed: {cache.listed()}")
+
+
 ALL = {
     "key-servers/code": code_of_key_servers, "key-servers/recorded": key_servers_recorded, "stores/older-copies": older_copies,
     "stores/changed": changed_stores, "stores/other-machine": other_machine, "stores/clocks": clocks,
     **{f"cache-changed/{name.replace(' ', '-')}": lambda n=name: changed_index(n) for name in CHANGES},
     "cache-changed/another-film": other_index, "cache-changed/exchanged-keys": exchanged_keys,
-    "cache-removal/links": removal_by_links,
+    "cache-removal/links": removal_by_links, "cache-removal/shared": removal_of_shared,
 }
