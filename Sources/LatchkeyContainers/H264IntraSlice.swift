@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
-/// Whether a whole intra slice of arithmetic codes is one (ISO/IEC 14496-10, 7.3.4 and 9.3). With a wrong key, or a wrong IV,
-/// its macroblocks end somewhere else than its bytes do. Of frames in 4:2:0 or in gray. No bytes make it trap.
+/// Reads an intra slice in CABAC to its end (ISO/IEC 14496-10, 7.3.4 and 9.3). With a wrong key or a wrong IV, its macroblocks
+/// end somewhere else than its bytes do. Of frames in 4:2:0 or in gray. No bytes make it trap.
 struct H264IntraSlice {
     private let sequence: H264ParameterSets.SequenceSet
     private let hasLargeTransform: Bool
@@ -31,12 +31,12 @@ struct H264IntraSlice {
     /// Where samples lie that are not coded, their depth has to be known.
     private enum Outcome { case next, end, unknown }
 
-    /// Nil: this slice does not tell. `bits` are at the first macroblock, and the last bit that is set is at `end`.
+    /// Nil: this slice does not tell. `bits` are at the first macroblock, and the last bit that is set is at `end`. The sequence is
+    /// wholly known, and the codes are arithmetic ones.
     static func isWhole(
         _ bits: SampleBits, endsAt end: Int, _ sequence: H264ParameterSets.SequenceSet,
         _ picture: H264ParameterSets.PictureSet, quantizer: Int, first: Int
     ) -> Bool? {
-        guard sequence.isWhollyKnown, picture.isArithmetic else { return nil }
         guard first < sequence.macroblocks, let engine = H264ArithmeticEngine(bits) else { return false }
         var slice = H264IntraSlice(sequence, picture, quantizer, first, engine)
         var place = first

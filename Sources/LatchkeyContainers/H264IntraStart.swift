@@ -26,16 +26,30 @@ struct H264IntraStart {
     static func isWhole(
         _ unit: some Collection<UInt8>, header: UInt8, _ sets: H264ParameterSets
     ) -> Bool? {
-        guard unit.count <= wholeLimit else { return nil }
+        // Most slices are of other kinds. Those are not copied.
+        guard unit.count <= wholeLimit,
+            H264Payload(unit, limit: sizeLimit).bytes.withUnsafeBytes({ readStart($0, header, sets) != nil })
+        else { return nil }
         let payload = H264Payload(unit, limit: wholeLimit)
         return payload.bytes.withUnsafeBytes { bytes in
-            var bits = SampleBits(bytes, from: 0)
-            guard let found = readHeader(&bits, header, sets), !found.isField else { return nil }
-            while bits.offset % 8 != 0 { guard bits.flag() else { return nil } }
+            guard let (found, bits) = readStart(bytes, header, sets) else { return nil }
             return H264IntraSlice.isWhole(
                 bits, endsAt: payload.bitsBeforeStop, found.sequence, found.picture, quantizer: found.quantizer,
                 first: found.first)
         }
+    }
+
+    /// The header of a slice that can be read as a whole, and the bits behind it.
+    private static func readStart(
+        _ bytes: UnsafeRawBufferPointer, _ header: UInt8, _ sets: H264ParameterSets
+    ) -> (Header, SampleBits)? {
+        var bits = SampleBits(bytes, from: 0)
+        guard let found = readHeader(&bits, header, sets), found.sequence.isWhollyKnown, found.picture.isArithmetic,
+            !found.isField
+        else { return nil }
+        // Bits that are set, up to a whole byte.
+        while bits.offset % 8 != 0 { guard bits.flag() else { return nil } }
+        return (found, bits)
     }
 
     /// `unit` begins behind the header of the NAL unit, of which `header` is the byte. Nil for other slices, and for those of

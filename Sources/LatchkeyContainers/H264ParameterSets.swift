@@ -37,8 +37,9 @@ public struct H264ParameterSets: Hashable, Sendable {
 
     /// A set is no longer; scaling matrices are what takes room.
     private static let sizeLimit = 1024
-    /// In macroblocks (A.3.1).
+    /// In macroblocks (A.3.1). They bound the work on a slice of few bits.
     private static let largestSide = 1056
+    private static let largestFrame = 139_264
 
     private var sequences: [Int: SequenceSet] = [:]
     private var pictures: [Int: PictureSet] = [:]
@@ -129,7 +130,7 @@ public struct H264ParameterSets: Hashable, Sendable {
         set.hasOnlyFrames = bits.flag()
         set.width = width + 1
         set.macroblocks = set.width * (height + 1) * (set.hasOnlyFrames ? 1 : 2)
-        if set.width > largestSide || height >= largestSide { set.isWhollyKnown = false }
+        if set.width > largestSide || set.macroblocks > largestFrame { set.isWhollyKnown = false }
         set.hasAdaptiveFrames = !set.hasOnlyFrames && bits.flag()
         return set
     }

@@ -26,9 +26,11 @@ public struct SampleSigns: Hashable, Sendable {
     public private(set) var oddElement: UInt8?
     /// Places where three bytes are a start code or what an encoder breaks up with 0x03. One of 5.6 million random ones is.
     public private(set) var startCodes = 0
-    /// Intra slices of H.264 that were read as a whole, and those that are none.
+    /// Intra slices of H.264 that were read as a whole, and those that are none. Those behind a whole one are not read, nor those
+    /// behind `sliceLimit` broken ones.
     public private(set) var wholeSlices = 0
     public private(set) var brokenSlices = 0
+    static let sliceLimit = 8
     /// The width that a VP9 frame states. Others have that of a frame before them.
     public private(set) var frameWidth: Int?
 
@@ -206,7 +208,8 @@ public struct SampleSigns: Hashable, Sendable {
         guard data < unit.upperBound, !(unit.lowerBound..<data).contains(where: { bytes.isEncrypted($0) }) else {
             return .unknown
         }
-        if stride(from: data, to: unit.upperBound, by: 16).contains(where: { bytes.isEncrypted($0) }),
+        if slices.count < sliceLimit, slices.last != true,
+            stride(from: data, to: unit.upperBound, by: 16).contains(where: { bytes.isEncrypted($0) }),
             let isWhole = H264IntraStart.isWhole(payload, header: bytes[unit.lowerBound], sets)
         {
             slices.append(isWhole)

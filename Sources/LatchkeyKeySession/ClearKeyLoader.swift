@@ -10,7 +10,8 @@ import Synchronization
 /// With a URL of its own it takes every request whose KIDs are known. Without, it takes the Clear Key requests whose
 /// media names an http or https URL, and asks there as far as `MediaLicenseURLs` allows. A request that media without a KID
 /// makes is left to others: the protocol has no way to say it. A lost connection is tried once more; a timeout and an HTTP
-/// status are not. If a service refuses 2 to 16 keys together with status 400, 403 or 404, each is asked for alone, once.
+/// status are not. If a service cannot be reached, or answers with status 404 or one from 500 on, the next one that the media
+/// names is asked. If a service refuses 2 to 16 keys together with status 400, 403 or 404, each is asked for alone, once.
 ///
 /// Thread-safe; exchanges run on tasks of their own.
 public final class ClearKeyLoader: ResourceLoader {
@@ -55,12 +56,13 @@ public final class ClearKeyLoader: ResourceLoader {
             request.finishLoading(with: error)
             return true
         }
+        let others = url == nil ? others(for: request, like: exchange) : []
         let transport = transport
         tasks.withLock { tasks in
             // Made inside the lock, so that its end cannot come before its entry.
             tasks[request.id] = Task { [weak self, exchange] in
                 do throws(KeyError) {
-                    let keys = try await Self.keys(keyIDs, for: request, exchange, over: transport)
+                    let keys = try await Self.keys(keyIDs, for: request, exchange, others, over: transport)
                     request.finishLoading(with: .keys(keys))
                 } catch {
                     request.finishLoading(with: error)
@@ -98,38 +100,82 @@ public final class ClearKeyLoader: ResourceLoader {
         return exchange
     }
 
+    /// The same for the other services of the media, as far as they may be asked.
+    private func others(for request: KeyLoadingRequest, like exchange: HTTPRequest) -> [HTTPRequest] {
+        request.otherURLs.compactMap { url in
+            var other = exchange
+            other.url = url
+            (other.staysWithinOrigin, other.forbidsLocalAddresses) = (false, false)
+            guard Self.isHTTP(url), (try? mediaLicenseURLs.check(&other, mediaURL: request.mediaURL)) != nil else {
+                return nil
+            }
+            return other
+        }
+    }
+
+    private static func isHTTP(_ url: String) -> Bool {
+        let scheme = url.prefix { $0 != ":" }.lowercased()
+        return scheme == "http" || scheme == "https"
+    }
+
     /// The media's URL, where the media also says that it is for Clear Key. None where no such URL is asked: then the
     /// application may answer.
     private func namedByMedia(_ request: KeyLoadingRequest) -> String? {
         guard mediaLicenseURLs != .none, request.keySystem == .clearKey, let url = request.suggestedURL else {
             return nil
         }
-        let scheme = url.prefix { $0 != ":" }.lowercased()
-        return scheme == "http" || scheme == "https" ? url : nil
+        return Self.isHTTP(url) ? url : nil
     }
 
-    /// The keys. If the service refuses them together, those that it gives alone are provided one by one, and the error is that
-    /// of the others.
+    private struct Refusal: Error {
+        var error: KeyError
+        /// It may be for some of the keys alone.
+        var isPartial = false
+        /// Another service may have the keys.
+        var isElsewhere = false
+    }
+
+    /// The keys, of the first service that has an answer.
     private static func keys(
-        _ keyIDs: [KeyID], for request: KeyLoadingRequest, _ exchange: HTTPRequest, over transport: any HTTPTransport
+        _ keyIDs: [KeyID], for request: KeyLoadingRequest, _ first: HTTPRequest, _ others: [HTTPRequest],
+        over transport: any HTTPTransport
     ) async throws(KeyError) -> [KeyID: ContentKey] {
-        let refusal: KeyError
-        switch try await answer(to: exchange, over: transport) {
-        case .success(let keys): return keys
-        case .failure(let error): refusal = error
+        var (exchange, others) = (first, others[...])
+        while true {
+            let refusal: Refusal
+            do throws(Refusal) {
+                return try await answer(to: exchange, over: transport)
+            } catch {
+                refusal = error
+            }
+            if refusal.isElsewhere, !Task.isCancelled, let next = others.popFirst() {
+                exchange = next
+            } else {
+                guard refusal.isPartial, (2...aloneLimit).contains(keyIDs.count) else { throw refusal.error }
+                return try await keysAlone(keyIDs, for: request, exchange, refusal.error, over: transport)
+            }
         }
-        guard (2...aloneLimit).contains(keyIDs.count) else { throw refusal }
+    }
+
+    /// Those that the service gives alone, after this refusal of all together, are provided one by one, and the error is that
+    /// of the others.
+    private static func keysAlone(
+        _ keyIDs: [KeyID], for request: KeyLoadingRequest, _ exchange: HTTPRequest, _ refusal: KeyError,
+        over transport: any HTTPTransport
+    ) async throws(KeyError) -> [KeyID: ContentKey] {
         request.noteAloneIsNoUse()
         var keys: [KeyID: ContentKey] = [:]
         var refusalAlone: KeyError?
         for keyID in keyIDs where keys[keyID] == nil {
             var exchange = exchange
             exchange.body = ClearKey.licenseRequest(for: [keyID])
-            switch try await answer(to: exchange, over: transport) {
-            case .success(let some):
+            do throws(Refusal) {
+                let some = try await answer(to: exchange, over: transport)
                 request.provide(some)
                 keys.merge(some) { first, _ in first }
-            case .failure(let error): refusalAlone = error
+            } catch {
+                guard error.isPartial else { throw error.error }
+                refusalAlone = error.error
             }
         }
         if keys.isEmpty { throw refusal }
@@ -137,21 +183,27 @@ public final class ClearKeyLoader: ResourceLoader {
         return keys
     }
 
-    /// The keys, or the refusal that may be for some of them alone.
     private static func answer(
         to exchange: HTTPRequest, over transport: any HTTPTransport
-    ) async throws(KeyError) -> Result<[KeyID: ContentKey], KeyError> {
-        var (_, response) = try await transport.exchange { exchange }
+    ) async throws(Refusal) -> [KeyID: ContentKey] {
+        var response: HTTPResponse
+        do throws(KeyError) {
+            (_, response) = try await transport.exchange { exchange }
+        } catch {
+            let isUnreached = error.isSameKind(as: .network("")) || error.isSameKind(as: .timedOut(""))
+            throw Refusal(error: error, isElsewhere: isUnreached)
+        }
         defer { wipe(&response.body) }
         guard 200..<300 ~= response.status else {
-            let refusal = KeyError.serverStatus(response.refusal(of: exchange))
-            if refusalStatuses.contains(response.status) { return .failure(refusal) }
-            throw refusal
+            throw Refusal(
+                error: .serverStatus(response.refusal(of: exchange)),
+                isPartial: refusalStatuses.contains(response.status),
+                isElsewhere: response.status == 404 || response.status >= 500)
         }
         do throws(KeyError) {
-            return .success(try ClearKey.keys(inLicense: response.body))
+            return try ClearKey.keys(inLicense: response.body)
         } catch {
-            throw .malformedResponse("\(response.printableURL): \(error.reason)")
+            throw Refusal(error: .malformedResponse("\(response.printableURL): \(error.reason)"))
         }
     }
 }

@@ -14,6 +14,8 @@ public struct KeyDemand: Sendable {
     public var initializationData: [InitializationData]
     /// A license URL that the media names. Not trusted.
     public var suggestedURL: String?
+    /// Further ones, which are asked in order if nothing is to be had at those before. Not trusted.
+    package var otherURLs: [String] = []
     /// Where the media that says so came from: the URL of a manifest or a file. Nil: not known.
     public var mediaURL: String?
     /// Those of the presentation that the keys are for; nil: none.

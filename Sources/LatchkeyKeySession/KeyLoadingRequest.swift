@@ -23,6 +23,8 @@ public final class KeyLoadingRequest: Sendable, Identifiable {
     public let initializationData: [InitializationData]
     /// A license URL that the media names. Not trusted: send no credentials there.
     public let suggestedURL: String?
+    /// `KeyDemand.otherURLs`
+    let otherURLs: [String]
     /// Where the media that names these keys came from. Nil: not known.
     package let mediaURL: String?
     /// Those of the presentation, for a license service at its hosts.
@@ -60,6 +62,7 @@ public final class KeyLoadingRequest: Sendable, Identifiable {
         self.keyURI = keyURI
         self.initializationData = demand.initializationData
         self.suggestedURL = demand.suggestedURL
+        otherURLs = demand.otherURLs
         mediaURL = demand.mediaURL
         cookies = demand.cookies
         self.isRenewal = isRenewal
@@ -78,6 +81,7 @@ public final class KeyLoadingRequest: Sendable, Identifiable {
         keyURI = other.keyURI
         initializationData = other.initializationData
         suggestedURL = other.suggestedURL
+        otherURLs = other.otherURLs
         mediaURL = other.mediaURL
         cookies = other.cookies
         self.isRenewal = isRenewal

@@ -132,12 +132,15 @@ package struct LicensePlace: Hashable, Sendable {
     package var keySystem: KeySystem
     /// Absolute. Not trusted.
     package var url: String
+    /// `KeyDemand.otherURLs`
+    package var others: [String]
     /// What its keys are for; nil where that is not told.
     package var media: OutputPolicy.Media?
 
-    package init(keySystem: KeySystem, url: String, media: OutputPolicy.Media? = nil) {
+    package init(keySystem: KeySystem, url: String, others: [String] = [], media: OutputPolicy.Media? = nil) {
         self.keySystem = keySystem
         self.url = url
+        self.others = others
         self.media = media
     }
 }

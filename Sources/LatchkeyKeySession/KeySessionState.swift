@@ -122,7 +122,7 @@ struct KeySessionState {
     var protection: [Slot: ExternalProtectionStatus] = [:]
     /// Counts failures. Zero before the first.
     var generation: UInt64 = 0
-    /// The failures of requests whose answers had no key for them at all.
+    /// The failures of requests whose answers had no key for them at all, and of keys that were asked for alone.
     var emptyAnswers: Set<UInt64> = []
     /// The refusals of requests that told no KID: under another name, the same would be asked again.
     var namelessRefusals: Set<UInt64> = []
@@ -711,9 +711,12 @@ extension KeySessionState {
         if error.isRefusal, requests[id]?.saysKeyIDs == false, namelessRefusals.count < limits.slots {
             namelessRefusals.insert(generation)
         }
+        let aloneIsNoUse = requests[id]?.aloneIsNoUse == true
         for (index, slot) in slots.enumerated() {
-            if index > 0, requests[id]?.aloneIsNoUse == true { generation += 1 }
+            if index > 0, aloneIsNoUse { generation += 1 }
             set(slot, .failed(error, generation))
+            // As an answer to a request for it alone.
+            if aloneIsNoUse, emptyAnswers.count < limits.slots { emptyAnswers.insert(generation) }
         }
         settle(id, into: &action)
         action.changesStatus = true

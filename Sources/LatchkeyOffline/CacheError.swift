@@ -52,6 +52,8 @@ public struct CacheError: Error, Hashable, Sendable {
     public let httpStatus: Int?
     /// Where content is that cannot be used: `reason` begins with it. Without a query.
     package let url: String?
+    /// The server has something else than media there: not the network, and not for a while.
+    private(set) var isNoMedia = false
 
     package init(_ code: Code, _ reason: String, httpStatus: Int? = nil) {
         self.init(code, reason, httpStatus: httpStatus, url: nil)
@@ -79,6 +81,14 @@ public struct CacheError: Error, Hashable, Sendable {
 
     package static func invalidContent(_ reason: String, at url: String) -> CacheError {
         CacheError(.invalidContent, reason, url: printable(url))
+    }
+
+    static func noMedia(at url: String) -> CacheError {
+        var error = invalidContent(
+            "it is no media: it begins neither as MP4, MPEG-TS, WebM or sound does nor as subtitles do; check what the "
+                + "server has at that URL", at: url)
+        error.isNoMedia = true
+        return error
     }
 
     package static func unsupportedContent(_ reason: String, at url: String) -> CacheError {

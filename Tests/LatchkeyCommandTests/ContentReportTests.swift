@@ -172,6 +172,22 @@
             #expect(screen.lastProblem == "Not found. status 404")
         }
 
+        @Test func whatDoesNotPlayWaitsForNoOutage() throws {
+            let place = try ContentPlace.parse(["https://media.example/a.mp4"])
+            #expect(place.agent().core.configuration.outageTimeout == .zero)
+            #expect(place.agent(Agent.Configuration()).core.configuration.outageTimeout == .seconds(300))
+        }
+
+        /// Of what comes before the rights, why playback does not begin for a while.
+        @Test func anOutageIsShownBeforeTheRights() {
+            let lines = Mutex<[String]>([])
+            let screen = PlaybackScreen(isJSON: false) { line in lines.withLock { $0.append(line) } }
+            screen.show(AgentEvent.logMessage(AgentLogMessage(.warning, "an odd type")))
+            let outage = "no connection. Playback waits, and it is asked for again."
+            screen.show(AgentEvent.logMessage(AgentLogMessage(.warning, outage)))
+            #expect(lines.withLock { $0 } == ["log: warning: \(outage)\n"])
+        }
+
         /// 1 MB and 2 s of 20 s in each second, of which the last ten count.
         @Test func aDownloadIsEstimatedFromItsLastSeconds() {
             var estimate = DownloadEstimate()

@@ -131,16 +131,19 @@ import Testing
         }
     }
 
+    private static let samples = Stream(name: "samples", sequence: "674d000adcb9", picture: "68ee3880", slices: [])
+
+    private static func samples(_ luma: UInt8, _ chroma: UInt8) -> [UInt8] {
+        [UInt8](repeating: luma, count: 200) + [UInt8](repeating: chroma, count: 184)
+    }
+
+    private static let startOfSamples = [0x65, 0x88, 0x84, 0xFF, 0xFE, 0xF8] + samples(160, 66) + [0xFD, 0xC0]
+
     /// Two macroblocks that have their samples, without codes.
     @Test func samplesMayBeInSlices() {
-        let stream = Stream(name: "samples", sequence: "674d000adcb9", picture: "68ee3880", slices: [])
-        func samples(_ luma: UInt8, _ chroma: UInt8) -> [UInt8] {
-            [UInt8](repeating: luma, count: 200) + [UInt8](repeating: chroma, count: 184)
-        }
-        let start: [UInt8] = [0x65, 0x88, 0x84, 0xFF, 0xFE, 0xF8]
-        let slice = start + samples(160, 66) + [0xFD, 0xC0] + samples(190, 92) + [0xFE, 0x80]
-        #expect(isWhole(slice, stream.sets) == true)
-        #expect(isWhole(start + samples(160, 66) + [0xFD, 0xC0] + samples(190, 92).dropLast(8), stream.sets) == false)
+        let (sets, start) = (Self.samples.sets, Self.startOfSamples)
+        #expect(isWhole(start + Self.samples(190, 92) + [0xFE, 0x80], sets) == true)
+        #expect(isWhole(start + Self.samples(190, 92).dropLast(8), sets) == false)
     }
 
     @Test func otherSlicesDoNotTell() throws {
@@ -172,8 +175,9 @@ import Testing
                     sample.withUnsafeBytes { SampleSigns($0, plan, .h264(lengthSize: 4, sets: stream.sets)) }
                 }
                 let found = signs(plan)
-                #expect((isWhole ? found.wholeSlices : found.brokenSlices) == units.count, "\(stream.name)")
-                #expect(found.wholeSlices + found.brokenSlices == units.count, "\(stream.name)")
+                // One that is whole is enough.
+                let expected = isWhole ? (1, 0) : (0, units.count)
+                #expect((found.wholeSlices, found.brokenSlices) == expected, "\(stream.name)")
                 // Nothing was encrypted, so nothing tells.
                 plan.subsamples = [Subsample(clear: UInt32(sample.count), protected: 0)]
                 #expect(signs(plan) == SampleSigns(), "\(stream.name)")
@@ -182,8 +186,59 @@ import Testing
                 let pictures = (sets + units).flatMap { unit -> [UInt8] in [0, 0, 0, 1] + unit }
                 var slices = PictureSlices()
                 let count = pictures.withUnsafeBytes { slices.count(in: $0) }
-                #expect(count == (isWhole ? (units.count, 0) : (0, units.count)), "\(stream.name)")
+                #expect(count == expected, "\(stream.name)")
             }
+        }
+    }
+
+    /// A sample of any number of slices costs the reading of few.
+    @Test func fewSlicesOfASampleAreRead() throws {
+        let stream = Self.streams[0]
+        let whole = try #require(stream.units.first)
+        let limit = SampleSigns.sliceLimit
+        let broken = Array(whole.prefix(whole.count / 2))
+        let table: [(units: [[UInt8]], whole: Int, broken: Int)] = [
+            (Array(repeating: whole, count: 3), 1, 0), ([broken, whole, broken], 1, 1),
+            (Array(repeating: broken, count: limit + 1) + [whole], 0, limit),
+        ]
+        for row in table {
+            var plan = SamplePlan(
+                scheme: .cbcs, initializationVector: InitializationVector(high: 0, low: 0),
+                pattern: BlockPattern(crypt: 1, skip: 9))
+            plan.subsamples = row.units.map { Subsample(clear: 32, protected: UInt32($0.count - 28)) }
+            let sample = row.units.flatMap { unit -> [UInt8] in
+                [0, 0, UInt8(unit.count >> 8), UInt8(unit.count & 255)] + unit
+            }
+            let found = sample.withUnsafeBytes { SampleSigns($0, plan, .h264(lengthSize: 4, sets: stream.sets)) }
+            #expect((found.wholeSlices, found.brokenSlices) == (row.whole, row.broken))
+            let sets = [stream.sequence, stream.picture].map { Self.bytes($0) }
+            let pictures = (sets + row.units).flatMap { unit -> [UInt8] in [0, 0, 0, 1] + unit }
+            var slices = PictureSlices()
+            let count = pictures.withUnsafeBytes { slices.count(in: $0) }
+            #expect(count == (row.whole, row.broken))
+        }
+    }
+
+    /// Slices of pictures that no level allows would take few bits and much work.
+    @Test func hugePicturesDoNotTell() {
+        // The ID, the frame number, the order, the references, the size, and what follows.
+        func sequence(width: Int, height: Int) -> [UInt8] {
+            func exponential(_ value: Int) -> String {
+                let digits = String(value + 1, radix: 2)
+                return String(repeating: "0", count: digits.count - 1) + digits
+            }
+            var bits = "1101110" + exponential(width - 1) + exponential(height - 1) + "11001"
+            bits += String(repeating: "0", count: (8 - bits.count % 8) % 8)
+            let digits = Array(bits)
+            return [0x67, 0x4D, 0, 0x0A]
+                + stride(from: 0, to: digits.count, by: 8).map { UInt8(String(digits[$0..<$0 + 8]), radix: 2) ?? 0 }
+        }
+        let slice = Self.startOfSamples + Self.samples(190, 92) + [0xFE, 0x80]
+        #expect(sequence(width: 2, height: 1) == Self.bytes(Self.samples.sequence))
+        for (width, height, tells) in [(1056, 131, true), (1056, 132, false), (1057, 1, false)] {
+            var sets = Self.samples.sets
+            sequence(width: width, height: height).withUnsafeBytes { sets.add(unit: $0) }
+            #expect(isWhole(slice, sets) == (tells ? true : nil), "\(width)x\(height)")
         }
     }
 

@@ -20,12 +20,14 @@ struct ClearKeyLoaderTests {
     /// The end of a demand with this loader: the error, or nil where the key is usable.
     private func outcome(
         _ loader: ClearKeyLoader, keySystem: KeySystem? = .clearKey, suggestedURL: String? = nil,
-        mediaURL: String? = nil
+        otherURLs: [String] = [], mediaURL: String? = nil
     ) async -> KeyError? {
         let session = KeySession(loaders: [loader])
         let watcher = Watcher(session)
-        session.demand(
-            KeyDemand(keyIDs: [keyID(1)], keySystem: keySystem, suggestedURL: suggestedURL, mediaURL: mediaURL))
+        var demand = KeyDemand(
+            keyIDs: [keyID(1)], keySystem: keySystem, suggestedURL: suggestedURL, mediaURL: mediaURL)
+        demand.otherURLs = otherURLs
+        session.demand(demand)
         guard case .failed(_, _, let error)? = await watcher.next(where: { $0.isFailed || $0.isUsable }) else {
             #expect(session.status(of: keyID(1)).key != nil)
             return nil
@@ -246,6 +248,30 @@ struct ClearKeyLoaderTests {
         #expect(!session.failedWithUnused(keyID(1)) && !session.failedWithUnused(keyID(2)))
     }
 
+    /// An answer without the key that was asked for alone stands, as a refusal does: two requests were for that key.
+    @Test func aKeyThatIsMissingAloneStaysSo() async {
+        let transport = FakeTransport { request, _ throws(HTTPError) in
+            let keyIDs = (try? ClearKey.keyIDs(inLicenseRequest: request.body)) ?? []
+            if keyIDs.count > 1 { return HTTPResponse(status: 403, url: request.url) }
+            guard keyIDs == [keyID(2)] else {
+                return HTTPResponse(status: 200, body: ClearKey.license(for: [:]), url: request.url)
+            }
+            return Self.license(request)
+        }
+        let session = KeySession(loaders: [ClearKeyLoader(url: Self.url, transport: transport)])
+        let watcher = Watcher(session)
+        session.demand(KeyDemand(keyIDs: (1...3).map { keyID($0) }, keySystem: .clearKey))
+        guard case .failed(_, let failed, _)? = await watcher.next(where: \.isFailed) else { return }
+        #expect(Set(failed) == [keyID(1), keyID(3)])
+        for number in [1, 3] {
+            #expect(session.status(of: keyID(number)).error?.isSameKind(as: .keyNotInResponse("")) == true)
+            #expect(session.failedWithoutAny(keyID(number)) && !session.failedWithUnused(keyID(number)))
+        }
+        #expect(session.status(of: keyID(2)).key != nil)
+        #expect(watcher.events.count(where: \.isFailed) == 1)
+        #expect(asked(transport).map(\.count) == [3, 1, 1, 1])
+    }
+
     /// Others do not speak of single keys, and neither do refusals of a great many.
     @Test(arguments: [(2, 401), (2, 429), (2, 500), (17, 403)]) func onlyAFewRefusedKeysAreAskedForAlone(
         count: Int, status: Int
@@ -269,6 +295,84 @@ struct ClearKeyLoaderTests {
         session.demand(KeyDemand(keyIDs: (1...4).map { keyID($0) }, keySystem: .clearKey))
         _ = await watcher.next(where: \.isFailed)
         #expect(transport.requests.count == 2)
+    }
+
+    // MARK: Several services
+
+    private static let services = ["https://a.example/ck", "https://b.example/ck", "https://c.example/ck"]
+
+    /// Fails at these services, and has keys at the others.
+    private func failing(_ failures: [String: @Sendable () throws(HTTPError) -> Int]) -> FakeTransport {
+        FakeTransport { request, _ throws(HTTPError) in
+            guard let status = try failures[request.url]?() else { return Self.license(request) }
+            return HTTPResponse(status: status, url: request.url)
+        }
+    }
+
+    @Test(arguments: [404, 500, 503]) func theNextServiceIsAskedIfOneHasNothing(status: Int) async {
+        let transport = failing([Self.services[0]: { status }])
+        let loader = ClearKeyLoader(transport: transport)
+        #expect(
+            await outcome(loader, suggestedURL: Self.services[0], otherURLs: Array(Self.services.dropFirst())) == nil)
+        #expect(transport.requests.map(\.url) == Array(Self.services.prefix(2)))
+        #expect(transport.requests.allSatisfy { $0.method == "POST" && $0.forbidsLocalAddresses })
+    }
+
+    @Test(arguments: [(HTTPError.refused(url), 2), (.unresolvedHost(url), 2), (.timedOut(url), 1), (.tls(url), 1)])
+    func theNextServiceIsAskedIfOneCannotBeReached(error: HTTPError, attempts: Int) async {
+        let transport = failing([Self.services[0]: { () throws(HTTPError) in throw error }])
+        let loader = ClearKeyLoader(transport: transport)
+        #expect(await outcome(loader, suggestedURL: Self.services[0], otherURLs: [Self.services[1]]) == nil)
+        #expect(
+            transport.requests.map(\.url)
+                == Array(repeating: Self.services[0], count: attempts) + [Self.services[1]])
+    }
+
+    /// What a service refuses itself is not asked of others.
+    @Test(arguments: [400, 401, 403, 429]) func aRefusalOfOneServiceStands(status: Int) async {
+        let transport = failing([Self.services[0]: { status }])
+        let loader = ClearKeyLoader(transport: transport)
+        let error = await outcome(loader, suggestedURL: Self.services[0], otherURLs: [Self.services[1]])
+        #expect(error == .serverStatus("https://a.example/ck answers with status \(status)"))
+        #expect(transport.requests.map(\.url) == [Self.services[0]])
+    }
+
+    @Test func ifEachServiceFailsThereIsOneReason() async {
+        let transport = failing([
+            Self.services[0]: { 404 }, Self.services[1]: { 503 }, Self.services[2]: { 404 },
+        ])
+        let session = KeySession(loaders: [ClearKeyLoader(transport: transport)])
+        let watcher = Watcher(session)
+        var demand = KeyDemand(
+            keyIDs: [keyID(1), keyID(2)], keySystem: .clearKey, suggestedURL: Self.services[0])
+        demand.otherURLs = Array(Self.services.dropFirst())
+        session.demand(demand)
+        guard case .failed(_, let failed, let error)? = await watcher.next(where: \.isFailed) else { return }
+        #expect(Set(failed) == [keyID(1), keyID(2)])
+        #expect(error == .serverStatus("https://c.example/ck answers with status 404"))
+        #expect(watcher.events.count(where: \.isFailed) == 1)
+        // The last one may refuse one of the keys alone.
+        #expect(transport.requests.map(\.url) == Self.services + [Self.services[2], Self.services[2]])
+        #expect(asked(transport).map(\.count) == [2, 2, 2, 1, 1])
+    }
+
+    /// The next ones are no way around `media-license-urls`, and get no headers of the settings.
+    @Test func theNextServicesAreAskedOnlyIfTheyMay() async {
+        let media = "http://media.example/a.mpd"
+        let all = ["http://b.example/ck", "file:///etc/passwd", "skd://x", "", "http://media.example/ck"]
+        let transport = failing([Self.services[0]: { 404 }])
+        let header = HTTPHeader(name: "Authorization", value: "Bearer secret")
+        let loader = ClearKeyLoader(headers: [header], transport: transport)
+        #expect(await outcome(loader, suggestedURL: Self.services[0], otherURLs: all, mediaURL: media) == nil)
+        #expect(transport.requests.map(\.url) == [Self.services[0], "http://media.example/ck"])
+        #expect(transport.requests.map(\.forbidsLocalAddresses) == [true, false])
+        #expect(transport.requests.map(\.staysWithinOrigin) == [false, true])
+        #expect(transport.requests.allSatisfy { $0.headers.map(\.name) == ["Content-Type"] })
+        // The service of the settings stands for all that media names.
+        let own = failing([Self.url: { 404 }])
+        let settings = ClearKeyLoader(url: Self.url, transport: own)
+        #expect(await outcome(settings, suggestedURL: Self.services[0], otherURLs: [Self.services[1]]) != nil)
+        #expect(own.requests.map(\.url) == [Self.url])
     }
 
     @Test(arguments: [

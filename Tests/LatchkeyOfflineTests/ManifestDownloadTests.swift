@@ -173,6 +173,39 @@ struct ManifestDownloadTests {
         #expect(try await item.read(url) == TestFile.segment(3))
     }
 
+    /// Behind a segment that is no media, the rest comes from the network. A log-in page in its place is as good as no network.
+    @Test(arguments: [true, false])
+    func whatIsNoMediaIsNoEdge(_ isGarbage: Bool) async throws {
+        var text = "#EXTM3U\n#EXT-X-TARGETDURATION:2\n"
+        var files: [String: [UInt8]] = [:]
+        for number in 1...4 {
+            text += "#EXTINF:2,\n\(number).ts\n"
+            files[base + "\(number).ts"] = TestFile.segment(number)
+        }
+        files[base + "a.m3u8"] = Array((text + "#EXT-X-ENDLIST\n").utf8)
+        let page = Array("<html><body>log in</body></html>".utf8)
+        files[base + "3.ts"] = isGarbage ? MediaStartTests.noise(1, 3000) : page
+        let item = TestCache(TestOrigin(files)).cache.item(base + "a.m3u8", format: .hls)
+        await item.download()
+        #expect(item.progress.status.failure == .invalidContent)
+        #expect(await item.refresh().cachedDuration == .seconds(4))
+        let events = Mutex<[CacheGateway.Event]>([])
+        let gateway = try CacheGateway(
+            item, position: { .zero }, onEvent: { event in events.withLock { $0.append(event) } })
+        let playlist = String(decoding: try await fetch(gateway.url).body, as: UTF8.self)
+        #expect(playlist.contains("/2.ts") && playlist.contains("/4.ts") == isGarbage)
+        #expect(gateway.edge == (isGarbage ? nil : .seconds(4)))
+        guard isGarbage else { return }
+        #expect(try await fetch(gateway.url.replacing("a.m3u8", with: "4.ts")).body == TestFile.segment(4))
+        // Demuxers give up there, and do not ask again and again.
+        #expect(try await fetch(gateway.url.replacing("a.m3u8", with: "3.ts")).status == 404)
+        guard case .failure(let error)? = events.withLock({ $0.last }) else {
+            Issue.record("no event")
+            return
+        }
+        #expect(error.code == .invalidContent && error.url == base + "3.ts")
+    }
+
     /// What is encrypted as a whole looks like anything, and a part of a file begins with anything.
     @Test(arguments: [
         ("#EXT-X-KEY:METHOD=AES-128,URI=\"k\",IV=0x01\n#EXT-X-MAP:URI=\"1.ts\"", ""),

@@ -29,6 +29,10 @@ import Testing
         [0xFF, 0xF1, 0x50, 0x80, 200 >> 3, 0x1F, 0xFC] + [UInt8](repeating: 0x85, count: 193)
     }
 
+    /// The largest frame of ADTS and another one, behind the end of one as large.
+    private static let longFrames: [UInt8] =
+        noise(9, 8190) + [0xFF, 0xF1, 0x50, 0x83, 0xFF, 0xFF, 0xFC] + [UInt8](repeating: 0x85, count: 8184) + frames
+
     private static func text(_ text: String) -> [UInt8] { Array(text.utf8) }
 
     static let media: [(String, [UInt8])] = [
@@ -36,12 +40,15 @@ import Testing
         ("ftyp", TestFile.file(seconds: 1)),
         ("a box that has no meaning here", TestFile.box("Xy1 ", [])), ("mdat", TestFile.box("mdat", [])),
         ("EBML", [0x1A, 0x45, 0xDF, 0xA3]), ("cluster", [0x1F, 0x43, 0xB6, 0x75]), ("cues", [0x1C, 0x53, 0xBB, 0x6B]),
+        ("index of a Segment", [0x11, 0x4D, 0x9B, 0x74]), ("Info", [0x15, 0x49, 0xA9, 0x66]),
+        ("Tags", [0x12, 0x54, 0xC3, 0x67]),
         ("packets", packets(188, count: 8)), ("packets with time stamps", packets(192, count: 8, lead: 4)),
         ("packets with checksums", packets(204, count: 8)),
         ("packets behind others", noise(5, 3001) + packets(188, count: 6)),
         ("Ogg", text("OggS")), ("FLAC", text("fLaC")), ("a tag", text("ID3") + [4, 0]), ("ADTS", frames),
-        ("ADTS behind the end of a frame", noise(6, 501) + frames), ("MP3", [0xFF, 0xFB, 0x90, 0x64]),
-        ("AC-3", [0x0B, 0x77]),
+        ("ADTS behind the end of a frame", noise(6, 501) + frames),
+        ("long ADTS behind the end of a long frame", longFrames),
+        ("MP3", [0xFF, 0xFB, 0x90, 0x64]), ("AC-3", [0x0B, 0x77]),
         ("AC-4", [0xAC, 0x40]), ("AC-4 with a checksum", [0xAC, 0x41]), ("LOAS", [0x56, 0xE2]),
         ("elementary stream", [0, 0, 0, 1, 0x67]), ("program stream", [0, 0, 1, 0xBA]),
         ("WebVTT", text("WEBVTT\n\n00:00.000 --> 00:01.000\nm\u{F6}glich")),

@@ -45,6 +45,19 @@ import Testing
         #expect(table.streams.map(\.pid) == [0x101, 0x102, 0x103, 0x104, 0x105, 0x106])
         // What is clear already stays as it is.
         #expect(try ProgramMap(section: expected)?.clearSection == nil)
+        // Types of sound that other standards use too need a descriptor.
+        let ec3d: [UInt8] = [0x0F, 4] + Array("ec3d".utf8)
+        let certain: [(type: UInt8, descriptors: [UInt8], isProtected: Bool)] = [
+            (0xDB, [], true), (0xCF, [], true), (0xC2, ec3d, true), (0xC1, setup, true), (0xC2, [], false),
+            (0xC1, language, false), (0x1B, zavc, false),
+        ]
+        for stream in certain {
+            let section = map([(stream.type, 1, stream.descriptors)])
+            #expect(try ProgramMap(section: section)?.isCertainlyProtected == stream.isProtected, "\(stream)")
+            let packet = [0x47, 0x41, 0, 0x10, 0] + section
+            let bytes = packet + [UInt8](repeating: 0xFF, count: TransportPacket.size - packet.count)
+            #expect(bytes.withUnsafeBytes { SampleAESStream.isAnnounced(in: $0) } == stream.isProtected, "\(stream)")
+        }
     }
 
     @Test func brokenSectionsThrow() throws {

@@ -22,7 +22,7 @@ the build that ships, the suites of pipelines here, and some of them on GStreame
   --strict          one suite at a time, nothing runs twice, and bounds on time are not loosened
   --changed         what the files that changed since the newest commit that the gate passed can affect
   --since COMMIT    the same since another commit
-  --long            also the suites of Tests/suites/long
+  --long            also the suites of Tests/suites/long, of which two run on each release of --everywhere and --on, too
   --on RELEASE      the suites of pipelines in a folder of that Debian release (trixie or forky), with the binaries that
                     are built here; nothing else
   --only PATTERN    only the steps whose names match the extended regular expression

@@ -71,10 +71,10 @@ package struct AudioFrame: Equatable {
         return read(bytes, at: offset + frame.size) == .noFrame && !next.starts(with: "ID3".utf8) ? .noFrame : reading
     }
 
-    /// Whether `bytes` start with a frame behind which another or a tag starts, or the end.
-    package static func areFrames(_ bytes: [UInt8]) -> Bool {
+    /// Whether at `offset`, which is one of `bytes`, a frame starts behind which another or a tag starts, or the end.
+    package static func areFrames(_ bytes: [UInt8], at offset: Int = 0) -> Bool {
         bytes.withUnsafeBytes { bytes in
-            if case .frame = read(bytes, at: 0, isLost: true, isEnd: true) { true } else { false }
+            if case .frame = read(bytes, at: offset, isLost: true, isEnd: true) { true } else { false }
         }
     }
 

@@ -10,13 +10,16 @@ public struct PictureSlices {
     /// No parameter set is known yet.
     public init() {}
 
-    /// The slices of a decrypted access unit, behind the header of its PES packet: how many are whole, and how many are not.
+    /// The slices of a decrypted access unit, behind the header of its PES packet: how many are whole, and how many are not. Those
+    /// behind a whole one are not looked at, nor those behind `SampleSigns.sliceLimit` broken ones.
     public mutating func count(in pictures: UnsafeRawBufferPointer) -> (whole: Int, broken: Int) {
         var (whole, broken) = (0, 0)
         guard let base = pictures.baseAddress else { return (0, 0) }
         // SAFETY: all offsets are at most the size.
         var next = StartCode.find(base, from: 0, to: pictures.count, escapes: nil)
-        while let start = next.map({ $0 + StartCode.size }), start < pictures.count {
+        while whole == 0, broken < SampleSigns.sliceLimit, let start = next.map({ $0 + StartCode.size }),
+            start < pictures.count
+        {
             next = StartCode.find(base, from: start, to: pictures.count, escapes: nil)
             var end = next ?? pictures.count
             while end > start, pictures[end - 1] == 0 { end -= 1 }

@@ -240,7 +240,7 @@ public final class SampleAESStream {
             else { return false }
             let payload = Array(packet.dropFirst(4 + (packet[start + 3] & 0x20 == 0 ? 0 : 1 + Int(packet[start + 4]))))
             return SampleAESTransportStream.sections(in: payload)?.contains {
-                (try? ProgramMap(section: Array(payload[$0])))?.clearSection != nil
+                (try? ProgramMap(section: Array(payload[$0])))?.isCertainlyProtected == true
             } == true
         }
     }

@@ -70,6 +70,9 @@ struct ProgramMap {
     var streams: [Stream] = []
     /// The section with the stream types and descriptors of clear media, and its CRC. Nil where nothing changes.
     private(set) var clearSection: [UInt8]?
+    /// A descriptor, or a type that is used for nothing else, says that a stream is encrypted. Types of sound are used for
+    /// data too: 0xC2 is that of ATSC A/90.
+    private(set) var isCertainlyProtected = false
 
     /// Reads a whole section, CRC included. Nil where the section is not in force yet.
     init?(section: [UInt8]) throws(FormatError) {
@@ -89,7 +92,8 @@ struct ProgramMap {
                 Stream(type: type, pid: pid.reduce(0) { $0 << 8 | Int($1) } & 0x1FFF, codec: codec))
             if codec != nil {
                 isProtected = true
-                descriptors.removeSampleAES()
+                let isDescribed = descriptors.removeSampleAES()
+                if isDescribed || codec == .h264 || codec == .aac { isCertainlyProtected = true }
             }
             clear += [codec?.clearStreamType ?? type] + pid + descriptors.serialized
         }
@@ -126,8 +130,10 @@ struct Descriptors {
         rest = list.rest
     }
 
-    /// Takes out what says that the samples are encrypted ("HLS Sample Encryption", transport stream signalling).
-    mutating func removeSampleAES() {
+    /// Takes out what says that the samples are encrypted ("HLS Sample Encryption", transport stream signalling). Whether
+    /// anything does.
+    mutating func removeSampleAES() -> Bool {
+        let count = items.count
         items.removeAll { tag, content in
             switch tag {
             case Self.privateDataIndicator: Self.sampleAESIndicators.contains { content.starts(with: $0) }
@@ -135,6 +141,7 @@ struct Descriptors {
             default: false
             }
         }
+        return items.count < count
     }
 
     var serialized: [UInt8] {

@@ -247,9 +247,13 @@ extension OpenStore {
         _ connection: SQLiteConnection, _ configuration: LicenseStoreConfiguration
     ) throws(LicenseStoreError) {
         let path = configuration.database
-        let tables = try connection.integer("SELECT count(*) FROM sqlite_schema")
-        let owner = try connection.integer("PRAGMA application_id")
-        let version = try connection.integer("PRAGMA user_version")
+        // One statement: another process may be making the tables.
+        let found = try connection.statement(
+            "SELECT count(*), (SELECT application_id FROM pragma_application_id), (SELECT user_version FROM pragma_user_version) "
+                + "FROM sqlite_schema")
+        defer { found.reset() }
+        _ = try found.step()
+        let (tables, owner, version) = (found.integer(0), found.integer(1), found.integer(2))
         guard owner == StoreSchema.applicationID || (owner == 0 && version == 0 && tables == 0) else {
             throw .foreign("\(path) is another program's database")
         }

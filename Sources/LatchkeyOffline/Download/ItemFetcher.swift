@@ -414,11 +414,7 @@ struct RangeAnswer: Sendable {
                 "\(foreign.rawValue) came in the place of media, as from the log-in page of a network: open the URL in a browser",
                 at: response.url)
         }
-        if isMedia, offset == 0, !MediaStart.mayBeOne(body) {
-            throw .invalidContent(
-                "it is no media: it begins neither as MP4, MPEG-TS, WebM or sound does nor as subtitles do; check what the "
-                    + "server has at that URL", at: response.url)
-        }
+        if isMedia, offset == 0, !MediaStart.mayBeOne(body) { throw .noMedia(at: response.url) }
         let validator = response.header("ETag") ?? response.header("Last-Modified") ?? ""
         let isOther = !known.validator.isEmpty && !validator.isEmpty && validator != known.validator
         guard known.size == nil || known.size == total, !isOther else { throw Self.changed(known) }

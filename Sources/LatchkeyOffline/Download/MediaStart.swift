@@ -24,9 +24,10 @@ enum MediaStart {
 
     private static let starts: [[UInt8]] =
         ["OggS", "fLaC", "FLV", "RIFF"].map { Array($0.utf8) } + [
-            // WebM and Matroska: EBML, Segment, Cluster, Cues, Tracks, Void, SimpleBlock, BlockGroup.
-            [0x1A, 0x45, 0xDF, 0xA3], [0x18, 0x53, 0x80, 0x67], [0x1F, 0x43, 0xB6, 0x75], [0x1C, 0x53, 0xBB, 0x6B],
-            [0x16, 0x54, 0xAE, 0x6B], [0xEC], [0xA3], [0xA0],
+            // WebM and Matroska: EBML, Segment, SeekHead, Info, Tags, Cluster, Cues, Tracks, Void, SimpleBlock, BlockGroup.
+            [0x1A, 0x45, 0xDF, 0xA3], [0x18, 0x53, 0x80, 0x67], [0x11, 0x4D, 0x9B, 0x74], [0x15, 0x49, 0xA9, 0x66],
+            [0x12, 0x54, 0xC3, 0x67], [0x1F, 0x43, 0xB6, 0x75], [0x1C, 0x53, 0xBB, 0x6B], [0x16, 0x54, 0xAE, 0x6B],
+            [0xEC], [0xA3], [0xA0],
             // Program streams, and elementary streams of video.
             [0, 0, 1], [0, 0, 0, 1],
             // AC-4, AC-3 in the other byte order, DTS.
@@ -64,9 +65,6 @@ enum MediaStart {
     /// LOAS, or a frame of sound at any place behind which another one starts.
     private static func hasFrames(_ bytes: [UInt8]) -> Bool {
         bytes[0] == 0x56 && bytes[1] & 0xE0 == 0xE0
-            || bytes.prefix(soundSize).indices.contains { first in
-                (bytes[first] == 0xFF || bytes[first] == 0x0B)
-                    && AudioFrame.areFrames(Array(bytes[first...].prefix(soundSize + 8)))
-            }
+            || bytes.prefix(soundSize).indices.contains { AudioFrame.areFrames(bytes, at: $0) }
     }
 }

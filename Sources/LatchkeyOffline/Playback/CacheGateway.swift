@@ -108,7 +108,8 @@ final class GatewayService: Sendable {
             case .resource(let url, let size, let type): return part(of: url, size, type, request.range)
             }
         } catch {
-            return LoopbackResponse(status: error.httpStatus ?? 504)
+            // A demuxer asks again after a server error.
+            return LoopbackResponse(status: error.httpStatus ?? (error.isNoMedia ? 404 : 504))
         }
     }
 

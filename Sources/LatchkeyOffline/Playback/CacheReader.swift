@@ -158,8 +158,8 @@ actor CacheReader {
                 gap.block, of: gap.url, ahead: fetcher.playbackSize, mustStore: false)
             opened.usesNetwork = true
         } catch {
-            // What the origin refuses for good shows in its place, as without a cache.
-            if error.code == .serverError, !error.isTemporary {
+            // What the origin refuses for good, or has no media for, shows in its place, as without a cache.
+            if error.isNoMedia || error.code == .serverError && !error.isTemporary {
                 opened.usesNetwork = true
                 return opened
             }

@@ -284,8 +284,11 @@
 
         var contentType: ContentType { type.flatMap { ContentType(rawValue: $0) } ?? ContentType(url: url) ?? .mp4 }
 
-        func agent(_ configuration: Agent.Configuration = Agent.Configuration()) -> Agent {
-            Agent(contentURL: absoluteURL, type: contentType, configuration: configuration)
+        /// Without a configuration, for what does not play: then nothing is waited for.
+        func agent(_ configuration: Agent.Configuration? = nil) -> Agent {
+            var used = configuration ?? Agent.Configuration()
+            if configuration == nil { used.outageTimeout = .zero }
+            return Agent(contentURL: absoluteURL, type: contentType, configuration: used)
         }
     }
 #endif

@@ -330,7 +330,8 @@
         }
 
         func show(_ event: AgentEvent) {
-            guard isJSON || state.withLock({ $0.hasBegun }) else { return }
+            // What comes before the rights is for programs alone, but why nothing happens for long.
+            guard isJSON || Self.isOutage(event) || state.withLock({ $0.hasBegun }) else { return }
             switch event {
             case .rightsNotAvailable(let status, let keyIDs):
                 line(
@@ -369,7 +370,7 @@
             case .logMessage(let message):
                 guard message.level >= .warning else { return }
                 // An error follows from what an event has told, unless the network went away since.
-                let isOutage = message.text.hasSuffix("asked for again.")
+                let isOutage = Self.isOutage(event)
                 let refusal = AgentError.httpStatus(in: String(message.text.trimmingPrefix("no key: ")))
                 note(
                     Self.withoutPlace(message.text),
@@ -377,6 +378,11 @@
                         ?? (isOutage ? nil : state.withLock { $0.cause }))
                 if !showsLog { showLog(message, time: nil) }
             }
+        }
+
+        /// Whether it says that the network is waited for.
+        private static func isOutage(_ event: AgentEvent) -> Bool {
+            if case .logMessage(let message) = event { message.text.hasSuffix("asked for again.") } else { false }
         }
 
         /// A line of the log, with the time.

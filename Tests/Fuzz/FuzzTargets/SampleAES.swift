@@ -31,6 +31,18 @@ extension FuzzTarget {
             }
             promise(pieces + filter.end() == whole, "how the bytes come changes nothing")
         },
+        // H.264 as a byte stream, and as a sample with encrypted blocks behind the parameter sets.
+        FuzzTarget("intra-slices") { bytes in
+            var pictures = PictureSlices()
+            let (whole, broken) = bytes.withUnsafeBytes { pictures.count(in: $0) }
+            promise(whole <= 1 && broken <= 8, "few slices of a picture are read")
+            var plan = SamplePlan(
+                scheme: .cbcs, initializationVector: InitializationVector(high: 0, low: 0),
+                pattern: BlockPattern(crypt: 1, skip: 9))
+            plan.subsamples = [Subsample(clear: 64, protected: UInt32(max(0, bytes.count - 64)))]
+            let signs = bytes.withUnsafeBytes { SampleSigns($0, plan, .h264(lengthSize: 4)) }
+            promise(signs.wholeSlices <= 1 && signs.brokenSlices <= 8, "few slices of a sample are read")
+        },
     ]
 
     /// What comes out, with a cipher that inverts bits; nil where the bytes cannot be read.

@@ -32,6 +32,21 @@ struct LicenseStoreSharingTests {
         try await store.verify()
     }
 
+    /// What another one has made halfway is no other program's database.
+    @Test func aNewStoreIsOpenedBySeveralAtOnce() async throws {
+        for number in 0..<20 {
+            var configuration = folder.configuration
+            configuration.database += "-\(number)"
+            configuration.counter += "-\(number)"
+            configuration.busyTimeout = .seconds(60)
+            let each = configuration
+            try await withThrowingTaskGroup(of: LicenseStore.self) { group in
+                for _ in 0..<6 { group.addTask { try await LicenseStore.open(each) } }
+                for try await store in group { #expect(try await store.list().isEmpty) }
+            }
+        }
+    }
+
     @Test func severalProcessesAtOnceLoseNothing() async throws {
         let tool = URL(filePath: try FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/exe"))
             .deletingLastPathComponent().appending(path: "latchkey-store-writer")

@@ -191,6 +191,30 @@ def film_outage_for_good(silent=None):
         demand(film.gap.begun and time.monotonic() - film.gap.begun >= 1, "it did not wait")
 
 
+def first_look_outage(name, file, type_):
+    """The connection breaks in the first 64 KiB, at which the agent looks before it plays, and there is no network for a moment:
+    it is waited for, and the file plays."""
+
+    def check():
+        with Film(name, file, type_) as film:
+            good, seen = film.files[film.manifest], []
+
+            def content(request):
+                if not seen and not request.headers.get("Range", "").startswith("bytes=0-6553"):
+                    return good
+                seen.append(time.monotonic())
+                if len(seen) == 1:
+                    return hls_origin.Cut(good, 1000)
+                return None if seen[-1] - seen[0] < 0.8 else good
+
+            film.files[film.manifest] = content
+            run = film.play("--log", sink=FREE).demand(0).states("playing", "ended")
+            demand(len(seen) >= 2, "the file was not looked at")
+            demand(any("Playback waits" in line for line in run.values("log")), "the log does not say that it waits")
+
+    return check
+
+
 def no_network_at_first():
     """Nothing is waited for before there was something: without a network when playback is asked for, it ends at once, by name."""
     begun = time.monotonic()
@@ -529,6 +553,7 @@ ALL = {
     "piff-outage": film_outage(agent_scenes.PIFF, "media.ismv", "piff"),
     "mp4-silent": film_outage(agent_scenes.MP4, "video.mp4", "mp4", silent="resumes"),
     "piff-silent": film_outage(agent_scenes.PIFF, "media.ismv", "piff", silent="resumes"),
+    "mp4-outage-at-first": first_look_outage(agent_scenes.MP4, "video.mp4", "mp4"),
     "no-network-at-first": no_network_at_first, "network-gone-at-first": network_gone_at_first,
     "mp4-outage-for-good": film_outage_for_good, "mp4-unavailable": film_unavailable, "mp4-missing": film_missing,
     "dash-direct": _dash(served_direct), "smooth-direct": _smooth(served_direct),
@@ -539,6 +564,7 @@ SLOW = {
     **{f"outage-of-5s/{film[2]}": film_outage(*film, 5) for film in FILMS},
     **{f"silent-for-5s/{film[2]}": film_outage(*film, 5, "resumes") for film in FILMS},
     **{f"silent-connection/{film[2]}": film_outage(*film, 8, "lost") for film in FILMS},
+    "piff-outage-at-first": first_look_outage(agent_scenes.PIFF, "media.ismv", "piff"),
     "mp4-silent-for-good": functools.partial(film_outage_for_good, "lost"),
 }
 # Only where they are named (long/68-outages).

@@ -686,10 +686,10 @@ def debugged():
         demand(world.asked() >= 1, "no license was acquired")
 
 
-# A service repeats the token of its URL, says a key, and a lot more.
-TOKEN, KEY = "q1w2e3r4t5", "00112233445566778899aabbccddeeff"
-WORDS = f"No subscription for {TOKEN} ({KEY}): " + "please call us, " * 20
-SAID = WORDS.replace(TOKEN, "[…]").replace(KEY, "[…]")
+# A service repeats the token of its URL, says a key in two ways, and a lot more.
+TOKEN, KEY, KEY_TEXT = "q1w2e3r4t5", "00112233445566778899aabbccddeeff", "ABEiM0RVZneImaq7zN3u/w=="
+WORDS = f"No subscription for {TOKEN} ({KEY}, {KEY_TEXT}): " + "please call us, " * 20
+SAID = functools.reduce(lambda text, secret: text.replace(secret, "[…]"), (TOKEN, KEY, KEY_TEXT), WORDS)
 FAULT = ('<s:Envelope xmlns:s="http://schemas.xmlsoap.org/soap/envelope/"><s:Body><s:Fault><faultcode>s:Client</faultcode>'
          f"<faultstring>{WORDS}</faultstring><detail><StatusCode>0x8004C600</StatusCode></detail></s:Fault></s:Body></s:Envelope>")
 
@@ -727,7 +727,8 @@ def key_server_words(system):
                 run = play("--yes", film, program=program).demand(2)
                 text = "\n".join([*run.lines, run.errors])
                 told = f"“{said[:200]}…”" in text if said else "No subscription" not in text
-                demand(told and TOKEN not in text and KEY not in text, f"{program}, {status} {kind}: {text[-900:]}")
+                shown = [secret for secret in (TOKEN, KEY, KEY_TEXT) if secret in text]
+                demand(told and not shown, f"{program}, {status} {kind}: {shown}, {text[-900:]}")
 
 
 ALL = {

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MPL-2.0
 """Keys from license services that work, fail or are slow, and settings that name them."""
 
+import base64
 import contextlib
 import http.server
 import json
@@ -130,16 +131,39 @@ def one_refusal(kind):
             demand(sorted(failed) == sorted(scene.case.keys), f"{start}: latchkey-key-failed of {failed}")
 
 
+def one_refusal_of_one(kind):
+    """The keys are refused together, and alone one of them comes, and the answer for the other has no key. That was its second
+    request, and there is no third."""
+    def encoded(text):
+        return base64.urlsafe_b64encode(bytes.fromhex(text)).rstrip(b"=").decode()
+
+    with Scene(kind) as scene:
+        given, missing = sorted(scene.case.keys)
+        key = {"kty": "oct", "kid": encoded(given), "k": encoded(scene.case.keys[given])}
+        answers = {(encoded(given),): (200, {"keys": [key]}), (encoded(missing),): (200, {"keys": []})}
+        with service(403, lambda kids: answers.get(tuple(kids))) as (url, requests):
+            watched = scene.pipeline(**{"license-url": url})
+            watched.play()
+            failed, errors = refusals(watched, [missing])
+            watched.stop()
+    demand(failed == [missing], f"latchkey-key-failed for {failed}, and not once for {missing}")
+    demand(errors == [missing], f"errors for {errors}")
+    demand([len(kids) for kids in requests] == [2, 1, 1], f"the requests: {requests}")
+    demand(requests[1] != requests[2], f"a KID was asked for alone twice: {requests}")
+
+
 @contextlib.contextmanager
-def service(status):
-    """A license service that answers without a key: its URL, and the KIDs of each request so far."""
+def service(status, answer=lambda _kids: None):
+    """A license service that answers without a key, or with what `answer` gives for some KIDs, a status and a license: its URL, and
+    the KIDs of each request so far."""
     requests = []
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_POST(self):
             requests.append(json.loads(self.rfile.read(int(self.headers["Content-Length"])))["kids"])
-            body = b'{"keys":[]}'
-            self.send_response(status)
+            found, license = answer(requests[-1]) or (status, {"keys": []})
+            body = json.dumps(license).encode()
+            self.send_response(found)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
@@ -297,6 +321,7 @@ ALL = {
     "server-never": (server_never, EVERYWHERE),
     "one-request": (one_request, EVERYWHERE),
     "one-refusal": (one_refusal, EVERYWHERE),
+    "one-refusal-of-one": (one_refusal_of_one, ("dash",)),
     "one-refusal-beside-unused": (one_refusal_beside_unused, ("file",)),
     "one-empty-answer": (one_empty_answer, EVERYWHERE),
     "wrong-key": (wrong_key, EVERYWHERE),

@@ -154,9 +154,14 @@ def end_before_denial(kind):
         end_without_key(scene, watched, "denied", on_request=answer)
 
 
-def one_track_refused(kind, stops=20, case=None, manifest="stream.mpd"):
+# The case and the manifest of each kind.
+REFUSED = {"dash": (None, "stream.mpd"), "hls": ("hls-fmp4-cbcs-fairplay-skd", "master.m3u8")}
+
+
+def one_track_refused(kind, stops=20):
     """The key of the pictures is refused, that of the sound is there. Without the workaround in `AdaptiveBin`, one stop of
     twenty or more crashes on 1.22."""
+    case, manifest = REFUSED[kind]
     with Scene(kind, case, manifest=manifest) as scene, children.Folder() as folder:
         with open(scene.expected["video"].files[0], "rb") as file:
             init = file.read()
@@ -187,5 +192,5 @@ ALL = {
     "nobody-answers": (nobody_answers, EVERYWHERE),
     "end-before-key": (end_before_key, EVERYWHERE),
     "end-before-denial": (end_before_denial, EVERYWHERE),
-    "one-track-refused": (one_track_refused, ("dash",)),
+    "one-track-refused": (one_track_refused, tuple(REFUSED)),
 }

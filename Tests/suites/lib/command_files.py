@@ -5,17 +5,21 @@ servers without a certificate to trust, and where latchkey-server listens."""
 import http.server
 import os
 import re
-import ssl
+import select
 import socket
+import ssl
 import subprocess
 import sys
 import threading
+import time
 import urllib.error
 import urllib.request
 
 import children
 import corpus
+from bounds import PATIENCE
 from playready_world import World, demand
+from reference_server import ReferenceServer
 
 DASH = "dash-cenc-static-live"
 DEADLINE = 60
@@ -181,4 +185,67 @@ def loopback():
             demand(words in said, f"{options}: “{words}” is missing: {said}")
 
 
+def limits():
+    """latchkey-server refuses a body above its limit at once, by its length or as it comes. It closes half requests after 10 s,
+    also if bytes keep arriving, and serves others meanwhile."""
+    case = corpus.case(DASH)
+    head = b"POST /clearkey HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
+    with ReferenceServer(case.keys_file, case.folder) as server:
+        port = int(server.url.rpartition(":")[2])
+
+        def connect(beginning):
+            connection = socket.create_connection(("127.0.0.1", port), DEADLINE)
+            connection.sendall(beginning)
+            return connection
+
+        def wait_for_end(connection):
+            try:
+                while connection.recv(4096):
+                    pass
+            except ConnectionError:
+                pass
+
+        begun = time.monotonic()
+        with connect(head + b"Content-Length: 100000000\r\n\r\n") as connection:
+            said = connection.recv(4096)
+        demand(b" 413 " in said.split(b"\r\n")[0], f"a length of 100 MB: {said[:100]}")
+        # The server reads on for a while, so that its answer arrives.
+        with connect(head + b"Transfer-Encoding: chunked\r\n\r\n") as connection:
+            sent = 0
+            while sent < 100 and not select.select([connection], [], [], 0)[0]:
+                connection.sendall(b"100000\r\n" + bytes(1 << 20) + b"\r\n")
+                sent += 1
+            said = connection.recv(4096)
+        demand(sent < 100 and b" 413 " in said.split(b"\r\n")[0], f"{sent} MiB in chunks: {said[:100]}")
+        took = time.monotonic() - begun
+        demand(took < 2 * PATIENCE, f"long bodies are refused after {took:.1f} s")
+        begun, halves = time.monotonic(), [connect(beginning) for beginning in (
+            b"", head, head + b"Content-Length: 9\r\n\r\n{", head + b"X: ")]
+        done = threading.Event()
+
+        def drip():
+            try:
+                while not done.wait(0.5):
+                    halves[-1].sendall(b"x")
+            except OSError:
+                pass
+
+        thread = threading.Thread(target=drip)
+        thread.start()
+        try:
+            with urllib.request.urlopen(f"{server.url}/media/stream.mpd", timeout=DEADLINE) as found:
+                demand(found.status == 200, "nothing is served beside half requests")
+            for connection in halves:
+                wait_for_end(connection)
+                took = time.monotonic() - begun
+                demand(9.5 < took < 10 + 3 * PATIENCE, f"half a request is closed after {took:.1f} s")
+        finally:
+            done.set()
+            thread.join()
+            for connection in halves:
+                connection.close()
+
+
 ALL = {"files/of-others": of_others, "files/links": links, "certificate": certificate, "server/loopback": loopback}
+# Ten seconds: with --everywhere, and where it is named.
+LONG = {"server/limits": limits}

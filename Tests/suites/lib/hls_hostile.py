@@ -191,8 +191,8 @@ def live(good):
 
 
 SEGMENT = r"http://127\.0\.0\.1:\d+/\w+\.(ts|m4s)\b"
-STOPPED = "has stopped without an error"
-NOTHING = f"{STOPPED}|made no (pictures|sound)"
+NO_KEY_LINE = "the playlist has no EXT-X-KEY"
+NOTHING = "has stopped without an error|made no (pictures|sound)"
 # An error of the stock demuxer, which names no segment itself.
 UNKNOWN = "Could not determine type of stream"
 NO_FRAMES = "No valid frames found before end of stream"
@@ -200,9 +200,9 @@ SESSION_KEY = f'METHOD=SAMPLE-AES,URI="{URI}",KEYFORMAT="{media.FAIRPLAY}",KEYFO
 
 ALL = {
     "hostile/none-whole": ends(lambda: transport(whole, [NONE]), SEGMENT, UNKNOWN),
-    "hostile/none-sample-aes": ends(lambda: transport(sample_aes, [NONE]), SEGMENT, STOPPED),
+    "hostile/none-sample-aes": ends(lambda: transport(sample_aes, [NONE]), SEGMENT, NO_KEY_LINE),
     "hostile/session-key-whole": ends(lambda: transport(whole, [], 'METHOD=AES-128,URI="key.bin"'), SEGMENT, UNKNOWN),
-    "hostile/session-key-sample-aes": ends(lambda: transport(sample_aes, [], SESSION_KEY), SEGMENT, STOPPED),
+    "hostile/session-key-sample-aes": ends(lambda: transport(sample_aes, [], SESSION_KEY), SEGMENT, NO_KEY_LINE),
     "hostile/iv-of-playlist": ends(lambda: fragmented(True), SEGMENT, NOTHING),
     "hostile/iv-of-number": ends(lambda: fragmented(False), SEGMENT, NOTHING),
     "hostile/noise-video": ends(lambda: transport(noisy("video")), SEGMENT, "made no pictures"),

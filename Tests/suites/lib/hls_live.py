@@ -266,6 +266,33 @@ def sliding(ends, form=Live):
     return behavior
 
 
+def server_restart(ends=10, seconds=1.2):
+    """The server of a live presentation is gone for a moment in the middle, and no outage limit is set: not a picture is lost."""
+    live = Live(ends)
+    origin, begun, refused = live.scene.origin, [], []
+    answer = origin.answer
+
+    def down(request):
+        if not begun and request.path == "6.m4s":
+            begun.append(time.monotonic())
+        if not begun or time.monotonic() - begun[0] >= seconds:
+            return answer(request)
+        refused.append(request.path)
+        return None, b""
+
+    origin.answer = down
+    with live.scene as scene:
+        player = scene.player(paced=True)
+        player.play()
+        end_of_stream(player, ends + 30.0)
+        frames = player.frames.sums
+    expected = [sum for number in range(ends) for sum in live.video.frames(number)]
+    demand(refused, "nothing was asked for meanwhile")
+    demand(
+        any(frames == expected[start:] for start in [25 * number for number in range(WINDOW)]),
+        f"{len(frames)} pictures, which are not those from a segment of the first window to the end; refused was {refused}")
+
+
 ALL = {
     "live-sliding-window": sliding(14), "live-low-latency": sliding(10, LowLatency),
     "live-parts/blocks": parts(0, "blocks"),
@@ -274,5 +301,6 @@ ALL = {
     "live-parts/becomes-encrypted": parts(5, "blocks", "skips"),
 }
 # With --everywhere: they take as long as what they play.
-MORE = {"live-parts/whole": parts(0, "blocks", "skips", form=WholeParts)}
+MORE = {
+    "live-parts/whole": parts(0, "blocks", "skips", form=WholeParts), "live-server-restart": server_restart}
 LONG = {"live-for-a-minute": sliding(65), "live-restart": sliding(14, Restarted)}

@@ -122,10 +122,8 @@ def cookies(form):
         demand(not missing, f"there was no request for {missing}")
 
 
-def cookies_dash(is_relayed):
-    """What the manifest sets goes to its segments and to a license service of its host, and only where it is for.
-    `is_relayed`: outages are waited for."""
-    case, jar = corpus.case("dash-cenc-static-live"), CookieJar()
+def clear_key_service(case):
+    """Answers requests for ClearKey licenses."""
 
     def license(request):
         def text(data):
@@ -135,15 +133,50 @@ def cookies_dash(is_relayed):
                 if kid in json.loads(request.body)["kids"]]
         return json.dumps({"keys": keys}).encode()
 
+    return license
+
+
+def with_services(case, urls):
+    """The manifest of the case with nothing but KIDs and these ClearKey services."""
+    with open(case.path("stream.mpd"), encoding="utf-8") as file:
+        text = re.sub("<ContentProtection [^>]*[^/]>.*?</ContentProtection>", "", file.read(), flags=re.DOTALL)
+    services = "".join(f'<dashif:Laurl xmlns:dashif="https://dashif.org/CPS">{url}</dashif:Laurl>' for url in urls)
+    service = f'<ContentProtection schemeIdUri="urn:uuid:e2719d58-a985-b3c9-781a-b030af78d30e">{services}</ContentProtection>'
+    return re.sub("(<ContentProtection [^>]*/>)", rf"\1{service}", text).encode()
+
+
+def license_services(first):
+    """A manifest names two license services. If the first is `missing`, or its connections are `closed`, the second has the keys.
+    If it `refuses`, that stands. If both are missing (`none`), the error names the last one."""
+    case = corpus.case("dash-cenc-static-live")
+    answers = {"missing": 404, "closed": lambda _request: None, "refuses": 403, "none": 404}
+    files = {name: case_file(case, name) for name in os.listdir(case.folder) if name.endswith((".mp4", ".m4s"))}
+    with Scene(files) as scene:
+        scene.origin.files |= {"stream.mpd": with_services(case, ["first", "second"]), "first": answers[first],
+                               "second": 404 if first == "none" else clear_key_service(case)}
+        player = scene.player("stream.mpd")
+        player.play()
+        error = player.until_end(60.0)
+        asked = [len(scene.origin.asked(name)) for name in ("first", "second")]
+        if first in ("refuses", "none"):
+            name = "first" if first == "refuses" else "second"
+            demand(f"{scene.origin.url}/{name} answers with status" in (error or ""), f"{error}")
+            demand(asked[0] >= 1 and (asked[1] > 0) == (first == "none"), f"asked {asked} times")
+            return
+        demand(error is None, error)
+        demand(all(asked), f"asked {asked} times")
+        same_frames(player, next(track for track in case.tracks if track.kind == "video").frames)
+
+
+def cookies_dash(is_relayed):
+    """What the manifest sets goes to its segments and to a license service of its host, and only where it is for.
+    `is_relayed`: outages are waited for."""
+    case, jar = corpus.case("dash-cenc-static-live"), CookieJar()
     with Scene({}) as scene:
-        with open(case.path("stream.mpd"), encoding="utf-8") as file:
-            text = re.sub("<ContentProtection [^>]*[^/]>.*?</ContentProtection>", "", file.read(), flags=re.DOTALL)
-        service = '<ContentProtection schemeIdUri="urn:uuid:e2719d58-a985-b3c9-781a-b030af78d30e"><dashif:Laurl ' \
-                  f'xmlns:dashif="https://dashif.org/CPS">{scene.origin.url}/license</dashif:Laurl></ContentProtection>'
-        text = re.sub("(<ContentProtection [^>]*/>)", rf"\1{service}", text)
         files = scene.origin.files
-        files["live/stream.mpd"] = jar.answer(text.encode(), (), ("m=1", "l=1; Path=/license"))
-        files["license"] = jar.answer(license, ("l=1",))
+        files["live/stream.mpd"] = jar.answer(
+            with_services(case, [f"{scene.origin.url}/license"]), (), ("m=1", "l=1; Path=/license"))
+        files["license"] = jar.answer(clear_key_service(case), ("l=1",))
         for name in os.listdir(case.folder):
             if name.endswith((".mp4", ".m4s")):
                 files[f"live/{name}"] = jar.answer(case_file(case, name), ("m=1",))
@@ -275,5 +308,7 @@ ALL = {
        for name, is_relayed in (("", False), ("-relayed", True))},
     **{f"cookies/{kind}-segments": functools.partial(cookies_of_segments, kind) for kind in ("dash", "smooth")},
     "cookies/hls-segments": cookies_of_hls_segments,
+    **{f"license-services/{first}": functools.partial(license_services, first)
+       for first in ("missing", "closed", "refuses", "none")},
 }
 LONG = {"slow-playlist": slow_playlist}

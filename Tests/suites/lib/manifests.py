@@ -217,6 +217,38 @@ PLAYLISTS = {
 }
 
 
+class Changing(dict):
+    """The files of a live presentation whose names change at each refresh: with another token behind each, that of the key
+    among them if `has_keys`. `refreshes` tells how many there were."""
+
+    WINDOW = 4000
+    KEY = "key.bin"
+
+    def __init__(self, has_keys):
+        super().__init__()
+        self._video, self._has_keys = hls_media.Fragmented("video"), has_keys
+        self._key = hls_media.key_of(self.KEY)
+        self._start, self._refreshes = None, 0
+        self |= {"master.m3u8": hls_media.master_playlist([("v.m3u8", 300_000)]), "v.m3u8": self._playlist,
+                 "init.mp4": self._video.init_of("changing"), self.KEY: self._key,
+                 "refreshes": lambda _request: str(self._refreshes)}
+
+    def get(self, path, default=None):
+        number = re.fullmatch(r"(\d+)\.m4s", path)
+        return self._video.segment(int(number[1]), self._key) if number else super().get(path, default)
+
+    def _playlist(self, _request):
+        self._start = self._start or time.monotonic()
+        self._refreshes += 1
+        token = f"?token={self._refreshes:08}{'x' * 120}"
+        first = int(time.monotonic() - self._start)
+        lines = [f'#EXT-X-MAP:URI="init.mp4{token}"',
+                 hls_media.key_line(self.KEY + (token if self._has_keys else ""), form=None, vector=self._video.vector)]
+        for number in range(first, first + self.WINDOW):
+            lines += hls_media.segment_lines(1, f"{number}.m4s{token}")
+        return hls_media.media_playlist(lines, 1, False, first, None)
+
+
 # Those of `CLEAR`, encrypted in their samples.
 PROTECTED = "dash-cenc-static-live"
 
@@ -309,17 +341,24 @@ def partial_sets(count, service="", kids=True):
     return f'<AdaptationSet contentType="video" segmentAlignment="true">{representations}</AdaptationSet>{sound}</AdaptationSet>'
 
 
+def wanted_kids(request):
+    """Those that a ClearKey license is asked for."""
+    return [base64.urlsafe_b64decode(kid + "==").hex() for kid in json.loads(request.body)["kids"]]
+
+
 def refusing_license(request):
     """Of a license service that refuses each request for `LARGE_KID` as a whole."""
+    return 403 if LARGE_KID in wanted_kids(request) else license_with_all(request)
+
+
+def license_with_all(request):
+    """With all keys that are asked for."""
     keys = corpus.case(PROTECTED).keys
-    kids = [base64.urlsafe_b64decode(kid + "==").hex() for kid in json.loads(request.body)["kids"]]
-    if LARGE_KID in kids:
-        return 403
 
     def text(value):
         return base64.urlsafe_b64encode(bytes.fromhex(value)).rstrip(b"=").decode()
 
-    return json.dumps({"keys": [{"kty": "oct", "kid": text(kid), "k": text(keys[kid])} for kid in kids]}).encode()
+    return json.dumps({"keys": [{"kty": "oct", "kid": text(kid), "k": text(keys[kid])} for kid in wanted_kids(request)]}).encode()
 
 
 def partial_dash(service=None, kids=True):
@@ -335,6 +374,65 @@ def partial_dash(service=None, kids=True):
         "large_init.mp4": bytes(large), "live.mpd": live,
         "stream.mpd": f'{START}type="static" mediaPresentationDuration="PT4S"><Period id="0">{partial_sets(4, laurl, kids)}</Period>'
                       '</MPD>'}
+
+
+# What says how the media is protected
+
+
+MP4_PROTECTION = "urn:mpeg:dash:mp4protection:2011"
+CLEAR_KEY = "urn:uuid:e2719d58-a985-b3c9-781a-b030af78d30e"
+
+
+def _marked(kid="", attributes=""):
+    named = f' cenc:default_KID="{uuid.UUID(kid)}"' if kid else ""
+    return f'<ContentProtection schemeIdUri="{MP4_PROTECTION}" value="cenc"{named}{attributes}/>'
+
+
+def _clear_key(inside="", attributes=""):
+    return f'<ContentProtection schemeIdUri="{CLEAR_KEY}" value="ClearKey1.0"{attributes}>{inside}</ContentProtection>'
+
+
+def _described(of_mpd="", of_period="", of_set=lambda kid: "", of_representation=lambda kid: ""):
+    """`PROTECTED` with these descriptors. Those of a set and of a Representation are made from the KID."""
+    kids = [track_kid(kind) for kind in ("video", "audio")]
+    parts = sets(4, tuple(of_set(kid) for kid in kids)).split("<SegmentTemplate")
+    text = "<SegmentTemplate".join([parts[0] + of_representation(kids[0]), parts[1] + of_representation(kids[1]), parts[2]])
+    return f'{START}xmlns:dashif="https://dashif.org/CPS" type="static" mediaPresentationDuration="PT4S">{of_mpd}' \
+           f'<Period id="0">{of_period}{text}</Period></MPD>'
+
+
+LAURL = "<dashif:Laurl>license</dashif:Laurl>"
+
+
+def _referred():
+    """Each set has a source of its own, whose license service has its key alone. A reference leads to another one; what has it
+    says the KID, and no scheme."""
+    names = {track_kid("video"): "period", track_kid("audio"): "sound"}
+    return _described(
+        _clear_key("<dashif:Laurl>license?video</dashif:Laurl>", ' refId="mpd"')
+        + _clear_key("<dashif:Laurl>license?audio</dashif:Laurl>", ' refId="sound"'),
+        _clear_key("", ' refId="period" ref="mpd"'), lambda kid: _marked(),
+        lambda kid: f'<ContentProtection ref="{names[kid]}" cenc:default_KID="{uuid.UUID(kid)}"/>')
+
+
+# As packagers write it. One request has the keys of all that has the same license service.
+DESCRIBED = {
+    "references": _referred,
+    # What it leads to is behind it, in another set.
+    "source-behind": lambda: _described(of_set=lambda kid: _marked(kid) + (
+        _clear_key("", ' ref="sound"') if kid == track_kid("video") else _clear_key(LAURL, ' refId="sound"'))),
+    "levels": lambda: _described(_clear_key(LAURL), _marked(), of_representation=_marked),
+    "no-key-ids": lambda: _described(_marked() + _clear_key(LAURL)),
+    # The prefix is not declared, the encoding is not the one that is declared, and comments are everywhere.
+    "spelling": lambda: '<?xml version="1.0" encoding="ISO-8859-1"?><?a b?><!-- \u00e9 -->' + _described(
+        of_set=lambda kid: "<!-- \u6f22 -->" + _marked(uuid.UUID(kid).hex.upper()) + _clear_key(
+            "<!-- a --><clearkey:Laurl Lic_type='EME-1.0'>\n <![CDATA[license]]><?a b?>\n</clearkey:Laurl>")),
+    "attribute": lambda: _described(of_set=lambda kid: _marked(kid) + _clear_key('<ms:laurl licenseUrl="license"/>')),
+}
+
+
+def described(name, service):
+    return protected_files() | {"license": service, "stream.mpd": DESCRIBED[name]()}
 
 
 def partial_hls(given):

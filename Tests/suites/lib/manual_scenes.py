@@ -721,6 +721,13 @@ def use_case_2():
         application.device(first)
         application.plays(application.entitled("anna", enforced=True))
 
+        def named(uri):
+            """The key URI has the entitlement server's URL, and the application knows none."""
+            return application.fetch(f"{uri.removeprefix('skd:')}&user=anna").decode().strip(), uri.split("cid=", 1)[1]
+
+        application.package(f"skd:{application.server.url}/entitlement?cid=ts-0042")
+        application.plays(named)
+
 
 def use_case_3():
     """The key URI is the token's URL with another scheme: by the application's loader, and by a preset alone."""

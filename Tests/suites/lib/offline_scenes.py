@@ -155,9 +155,10 @@ def kills():
     kill_rounds(10, 36, 400_000)
 
 
-def slow_kills():
-    """At 200 kB/s, all that came before a kill or Ctrl-C is on disk, but for a block or two: 64 KiB each."""
-    rate, block = 200_000, 65536
+def slow_kills(rate=200_000, arrives=600_000):
+    """At 200 kB/s, all that came before a kill or Ctrl-C is on disk, but for a block or two: 64 KiB each. Also at other speeds;
+    `arrives`: so many bytes each time."""
+    block = 65536
     whole = piff(4, 400_000)
     with children.Folder() as folder, Origin({"/film.ismv": whole}) as origin:
         cache, url = os.path.join(folder.path, "cache"), f"{origin.url}/film.ismv"
@@ -168,9 +169,9 @@ def slow_kills():
             origin.forget()
             process = subprocess.Popen(program, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
             try:
-                limit = time.monotonic() + 30
-                while origin.sent < 3 * rate and time.monotonic() < limit:
-                    time.sleep(0.02)
+                limit = time.monotonic() + 10 * arrives / rate
+                while origin.sent < arrives and time.monotonic() < limit:
+                    time.sleep(0.01)
                 sent = origin.sent
                 process.send_signal(end)
                 status = process.wait(30)
@@ -178,6 +179,7 @@ def slow_kills():
                 process.kill()
             now = claimed(cache, whole)
             demand(status == (130 if end == signal.SIGINT else -end), f"status {status}")
+            demand(sent >= arrives, f"only {sent} bytes were sent")
             demand(now - before >= sent - 3 * block, f"{now - before} of {sent} bytes were kept")
             before = now
         origin.rate = None
@@ -694,3 +696,5 @@ ALL = {
     "manifest-edge": manifest_edge, "twenty": twenty,
     "license-by-delegate": license_by_delegate,
 }
+# With --everywhere, and where they are named.
+LONG = {"slower-kills": lambda: slow_kills(50_000, 400_000), "fast-kills": lambda: slow_kills(3_000_000, 2_000_000)}

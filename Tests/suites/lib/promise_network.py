@@ -18,6 +18,7 @@ from hls_media import TransportStream, key_line, key_of, master_playlist, media_
 from hls_origin import Answer, Origin
 from playready_world import demand
 from promise_scenes import play
+from reference_server import ReferenceServer
 
 SECRET = "hidden-in-tests"
 
@@ -70,6 +71,32 @@ def redirects():
         demand(other.asked("license"), "the other origin was not asked")
         for secret in SECRET, "Authorization", "X-Token":
             demand(secret not in fields(other.requests), f"the other origin got it: {fields(other.requests)}")
+
+
+def session_tokens():
+    """The token of a viewing session, and the header fields of the settings, go to a license service that the settings name. One
+    that the manifest names, at the manifest's own origin, gets neither."""
+    case = corpus.case(DASH)
+    with children.Folder() as folder, Origin() as media, ReferenceServer(
+            case.keys_file, case.folder, options=("--session-limit", "5")) as server:
+        service = f"{media.url}/license"
+        media.files = dash(case, service)
+        media.files["license"] = lambda request: clear_key_license(case, request)
+        groups = f"[http-headers]\nX-User={SECRET}\n[session]\nserver-url={server.url}\nrecords={folder.path}/records\n" \
+                 "token-form=header\ntoken-name=X-Token\n[session-parameters]\naccount=anna\n"
+        for number, (named, words) in enumerate((("settings", f"license-url={service}\n"), ("manifest", "")), 1):
+            os.environ["LATCHKEY_CONFIG"] = folder.write("latchkey.conf", f"[latchkey]\n{words}{groups}")
+            media.requests.clear()
+            works(*play(f"{media.url}/stream.mpd"))
+            setups = server.session_metrics()["latchkey_session_setups_total"]
+            demand(setups == number, f"{setups} sessions of {number} playbacks")
+            asked = media.asked("license")
+            demand(asked, f"the service that the {named} name was not asked")
+            for request in asked:
+                sent = f"{fields([request])}\n{request.query}\n{request.body.decode()}"
+                found = [word for word in ("X-Token: ", f"X-User: {SECRET}", SECRET, "anna") if word in sent]
+                wanted = ["X-Token: ", f"X-User: {SECRET}", SECRET] if words else []
+                demand(found == wanted, f"the service that the {named} name gets {found}: {sent}")
 
 
 def referrers():
@@ -229,6 +256,7 @@ def control_characters():
 
 
 ALL = {
-    "messages/control-characters": control_characters, "network/redirects": redirects, "network/referrers": referrers,
+    "messages/control-characters": control_characters, "network/redirects": redirects, "network/session-tokens": session_tokens,
+    "network/referrers": referrers,
     "network/proxies": proxies, "messages/urls": urls_in_messages, "files/warnings": warnings, "files/access-lists": access_lists,
 }

@@ -5,13 +5,16 @@ would."""
 import filecmp
 import hashlib
 import os
+import queue
 import re
 import shutil
 import sqlite3
 import subprocess
+import sys
 import time
 import urllib.request
 
+import c_loader
 import children
 import corpus
 import secrets_scan
@@ -69,7 +72,7 @@ class KeyServer:
         for version in 1, 2:
             with open(f"{authority}/fairplay-v{version}.key.pem", "rb") as file:
                 self.private[version] = serialization.load_pem_private_key(file.read(), None)
-        self.leaves_out, self.left_out = False, 0
+        self.leaves_out, self.left_out, self.flipped, self.size, self.terms = False, 0, None, 0, ""
         self.proxy.files["license"] = self.answer
         self.command = play(f"{self.server.url}/media/master.m3u8")
         self.configure("state")
@@ -89,10 +92,14 @@ class KeyServer:
 
     def answer(self, request):
         asked = urllib.request.Request(
-            f"{self.server.url}/fairplay/license?form=raw", request.body, {"Content-Type": request.headers["Content-Type"]})
+            f"{self.server.url}/fairplay/license?form=raw{self.terms}", request.body,
+            {"Content-Type": request.headers["Content-Type"]})
         with urllib.request.urlopen(asked, timeout=DEADLINE) as found:
-            body, form = found.read(), found.headers["Content-Type"]
-        return Answer(200, self.without_code(request.body, body) if self.leaves_out else body, Content_Type=form)
+            body, form = bytearray(found.read()), found.headers["Content-Type"]
+        self.size = len(body)
+        if self.flipped is not None:
+            body[self.flipped // 8] ^= 1 << self.flipped % 8
+        return Answer(200, self.without_code(request.body, body) if self.leaves_out else bytes(body), Content_Type=form)
 
     def without_code(self, spc, ckc):
         """As a key server makes it that does not know the code: only who has the private key can do so."""
@@ -129,6 +136,42 @@ def code_of_key_servers():
         keys.configure("state")
         keys.leaves_out = True
         refused("a server that has sent it", *keys.command, words=("sent it before",))
+
+
+def flipped_bits():
+    """A man in the middle without any key flips a bit of each answer: each of its bits, with the settings that ship. None of them
+    gives a key. Before, the server has sent one answer whole."""
+    # What is loaded is found by its name then.
+    c_loader.library()
+    sys.path.insert(0, os.path.join(corpus.REPOSITORY, "examples"))
+    import latchkey
+
+    with KeyServer() as keys:
+        # Rules that are worth to be removed.
+        keys.terms = "&lease=600&hdcp=1"
+
+        def failure():
+            answers = queue.Queue()
+            agent = latchkey.Agent(keys.command[-1])
+            agent.acquire_license(lambda *answer: answers.put(answer))
+            _rights, error = answers.get(timeout=DEADLINE)
+            agent.close()
+            return error
+
+        demand(failure() is None, "there is no key of an answer as it is")
+        count, accepted = keys.size * 8, []
+        demand(count > 1000, f"the answer has {count} bits")
+        for keys.flipped in range(count):
+            error = failure()
+            if error is None:
+                accepted.append(keys.flipped)
+            else:
+                demand(error.code == "no license acquired", f"bit {keys.flipped}: {error.code}: {error}")
+        demand(not accepted, f"{len(accepted)} of {count} flipped bits are accepted, the first: {accepted[:5]}")
+        asked = len(keys.proxy.asked("license"))
+        demand(asked == count + 1, f"the key server was asked {asked} times, not {count + 1}")
+        keys.flipped = None
+        demand(failure() is None, "there is no key of an answer as it is, at the end")
 
 
 def key_servers_recorded():
@@ -435,7 +478,8 @@ def removal_of_shared():
 
 
 ALL = {
-    "key-servers/code": code_of_key_servers, "key-servers/recorded": key_servers_recorded, "stores/older-copies": older_copies,
+    "key-servers/code": code_of_key_servers, "key-servers/flipped-bits": flipped_bits,
+    "key-servers/recorded": key_servers_recorded, "stores/older-copies": older_copies,
     "stores/changed": changed_stores, "stores/other-machine": other_machine, "stores/clocks": clocks,
     **{f"cache-changed/{name.replace(' ', '-')}": lambda n=name: changed_index(n) for name in CHANGES},
     "cache-changed/another-film": other_index, "cache-changed/exchanged-keys": exchanged_keys,

@@ -103,6 +103,8 @@ final class ClearStart {
     /// more.
     private func look(at buffer: borrowing Buffer) -> BufferLook {
         if state == .isStopped { return .drop }
+        // Caps may come behind the SEGMENT event.
+        if state == .hasDecryptor { return .enough }
         switch buffer.withBytesOfFirstMemory(Self.front(of:)) ?? .media {
         case .media:
             // Segments in envelopes have notes that no SEGMENT event tells of.
@@ -110,10 +112,11 @@ final class ClearStart {
             guard mayHaveProgramMap, buffer.withBytesOfFirstMemory(SampleAESStream.isAnnounced) == true else {
                 return .enough
             }
-            return refuse(because: .lacksKeyLine)
+            return refuse(because: .lacksKeyLine(ask { $0.lastSegment }.flatMap { $0 }))
         case .note(let isEncrypted):
             return isEncrypted ? insert(.transportStreamOrPackedAudio) : .more
         case .initSegment:
+            guard readsInitSegments else { return .enough }
             // The stock demuxer may join the first segment to it, which is not to be copied for this.
             var verdict = buffer.withBytesOfFirstMemory(Self.isProtected).flatMap { $0 }
             if verdict == nil { verdict = buffer.withBytes(Self.isProtected).flatMap { $0 } }

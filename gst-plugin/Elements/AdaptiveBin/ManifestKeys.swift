@@ -15,17 +15,20 @@ package struct ManifestKeyGroup: Hashable, Sendable {
     package var boxes: [PSSHBox]
     /// As the manifest spells it.
     package var licenseURL: String?
+    /// Further ones, for what is not to be had there.
+    package var otherURLs: [String]
     /// What the keys are for; nil where that is not told.
     package var media: OutputPolicy.Media?
 
     package init(
         system: ProtectionSystem, keyIDs: [KeyID], boxes: [PSSHBox], licenseURL: String? = nil,
-        media: OutputPolicy.Media? = nil
+        otherURLs: [String] = [], media: OutputPolicy.Media? = nil
     ) {
         self.system = system
         self.keyIDs = keyIDs
         self.boxes = boxes
         self.licenseURL = licenseURL
+        self.otherURLs = otherURLs
         self.media = media
     }
 }
@@ -40,6 +43,8 @@ package final class ManifestKeys: Sendable {
     /// The most KIDs of one request, and of all versions of a manifest together. Beyond these numbers keys are asked for
     /// when a sample needs them.
     static let limit = 4096
+    /// The most license services of one request.
+    static let serviceLimit = 4
     private static let totalLimit = 65_536
     private let known = Mutex<Set<KeyID>>([])
 
@@ -84,8 +89,10 @@ package final class ManifestKeys: Sendable {
         for group in groups {
             let system = keySystem ?? KeySystem(group.system)
             let licenseURL = group.licenseURL.map { URIReference.resolve($0, against: URIReference(mediaURL)) }
+            let otherURLs = group.otherURLs.map { URIReference.resolve($0, against: URIReference(mediaURL)) }
             if let licenseURL, let system, let playback {
-                playback.note(LicensePlace(keySystem: system, url: licenseURL, media: group.media))
+                playback.note(
+                    LicensePlace(keySystem: system, url: licenseURL, others: otherURLs, media: group.media))
             }
             let isNew = known.withLock { known -> Bool in
                 guard known.count + group.keyIDs.count <= Self.totalLimit else { return false }
@@ -102,10 +109,12 @@ package final class ManifestKeys: Sendable {
                 },
                 suggestedURL: licenseURL, mediaURL: mediaURL, retryFailuresUpTo: startGeneration,
                 origin: observer.load(ordering: .acquiring))
+            demand.otherURLs = otherURLs
             demand.cookies = cookies
             session.demand(demand)
         }
     }
+
     /// The same for keys of which nothing but their KIDs is known, unless they were asked for.
     func demand(_ keyIDs: [KeyID], mediaURL: String, cookies: CookieStore) {
         let new = known.withLock { known in

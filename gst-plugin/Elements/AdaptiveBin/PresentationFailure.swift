@@ -169,13 +169,15 @@ extension HLSFailure {
                 + "does, open the presentation again, so that the parser begins with it.")
     }
 
-    /// The program map says that samples are encrypted, and the playlist does not.
-    static let lacksKeyLine = HLSFailure(
-        kind: .key,
-        text:
-            "The program map of the transport stream says that it is encrypted with SAMPLE-AES, and the playlist has no "
-            + "EXT-X-KEY that says with which key.",
-        advice: "Ask for a playlist that names the key, or for media that is clear.")
+    /// The program map says that samples are encrypted, and the playlist does not. `segment`: its URL, if that is known.
+    static func lacksKeyLine(_ segment: String?) -> HLSFailure {
+        HLSFailure(
+            kind: .key,
+            text: (segment.map { "The segment \($0)" } ?? "A segment")
+                + " is encrypted with SAMPLE-AES, as its program map says, and the playlist has no EXT-X-KEY that says with which "
+                + "key.",
+            advice: "Ask for a playlist that names the key, or for media that is clear.")
+    }
 
     /// `name` is how the key is called in front of people.
     static func key(_ name: String, _ error: KeyError) -> HLSFailure {

@@ -460,6 +460,11 @@ extension AdaptiveBin {
         }
     }
 
+    /// The URL of the segment that was fetched last, without secrets.
+    final var lastSegment: String? {
+        currentRun?.watch.lastURL.map { HTTPRequest(url: originURL($0)).printableURL }
+    }
+
     private var errorInside: String? { withGuarded { $0.errorInside }?.text(at: MonotonicTime.now) }
 
     /// Notes what a message from inside says. An error gets what was fetched last and what an element inside has said, for
@@ -476,7 +481,7 @@ extension AdaptiveBin {
         // The application has the reason of the end.
         watch.endLooks()
         guard !error.isStreamError(GST_STREAM_ERROR_DECRYPT_NOKEY) else { return error }
-        let last = watch.lastURL.map { "The last segment came from \(HTTPRequest(url: originURL($0)).printableURL)." }
+        let last = lastSegment.map { "The last segment came from \($0)." }
         var inside: String?
         if let child, error.isFrom(child) { inside = errorInside.map { PresentationFailure.inside($0) } }
         return error.addingErrorDetails([last, inside].compactMap(\.self).joined(separator: "\n"))

@@ -439,7 +439,7 @@ extension DASHManifest {
         struct Kind: Hashable {
             var system: ProtectionSystem
             var boxes: [PSSHBox]
-            var licenseURL: String?
+            var licenseURLs: [String]
         }
         var groups: [ManifestKeyGroup] = []
         // Many parts of a manifest repeat the same data: it is read once, and each KID counts once.
@@ -465,15 +465,20 @@ extension DASHManifest {
                 return other == system || KeySystem(system).map { KeySystem(other) == $0 } == true
             }
             let boxes = peers.last { !$0.systemBoxes.isEmpty }?.systemBoxes ?? []
-            let licenseURL = peers.last { !$0.licenseURLs.isEmpty }?.licenseURLs.first
-            let kind = Kind(system: system, boxes: boxes, licenseURL: licenseURL)
+            var licenseURLs: [String] = []
+            for url in peers.reversed().flatMap(\.licenseURLs)
+            where licenseURLs.count < ManifestKeys.serviceLimit && !licenseURLs.contains(url) {
+                licenseURLs.append(url)
+            }
+            let kind = Kind(system: system, boxes: boxes, licenseURLs: licenseURLs)
             let place = places[kind] ?? groups.count
             if place == groups.count {
                 places[kind] = place
                 known.append([])
                 groups.append(
                     ManifestKeyGroup(
-                        system: system, keyIDs: [], boxes: boxes, licenseURL: licenseURL, media: protection.media))
+                        system: system, keyIDs: [], boxes: boxes, licenseURL: licenseURLs.first,
+                        otherURLs: Array(licenseURLs.dropFirst()), media: protection.media))
                 for descriptor in peers { add(descriptor.keyIDs, to: place) }
             } else if groups[place].media != protection.media {
                 groups[place].media = nil

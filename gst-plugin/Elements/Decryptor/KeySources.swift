@@ -300,6 +300,7 @@ final class KeySources: Sendable {
             mediaURL: mediaURL, loaders: loaders,
             retryFailuresUpTo: generation ?? startGeneration, origin: observer)
         demand.retryRefusalsUpTo = generation ?? pipeline.startGeneration
+        demand.otherURLs = place?.others ?? []
         demand.cookies = pipeline.cookies
         session.demand(demand)
     }

@@ -100,6 +100,8 @@ struct SampleDoubt {
 
     private var counts: [Use: Count] = [:]
     private var settled: Use?
+    /// Those that are known to be wrong. One key may be that of several tracks.
+    private var wrongKeys: Set<KeyID?> = []
 
     /// Whether samples that were decrypted with this key are still looked at.
     mutating func isOpen(for keyID: KeyID?, _ codec: SampleCodec) -> Bool {
@@ -126,6 +128,7 @@ struct SampleDoubt {
     /// Downstream has ended the stream with an error. The keys that have to be wrong ones, once each.
     mutating func refuse() -> [KeyID?] {
         counts.keys.filter { counts[$0]?.isConfirmedByRefusal() == true }.map(\.keyID)
+            .filter { wrongKeys.insert($0).inserted }
     }
 
     /// The stream has ended. The keys that have to be wrong ones, once each.
@@ -133,12 +136,13 @@ struct SampleDoubt {
         counts.keys.filter { use in
             guard case .h264(_, let sets) = use.codec else { return false }
             return counts[use]?.isConfirmedByEnd(startsTell: sets != H264ParameterSets()) == true
-        }.map(\.keyID)
+        }.map(\.keyID).filter { wrongKeys.insert($0).inserted }
     }
 
     /// Takes what a decrypted sample tells. True, once a key, when that has to be a wrong one.
     mutating func isConfirmed(by signs: SampleSigns, _ keyID: KeyID?, _ codec: SampleCodec) -> Bool {
         counts[Use(keyID: keyID, codec: codec), default: Count()].isConfirmed(by: signs)
+            && wrongKeys.insert(keyID).inserted
     }
 }
 
@@ -164,4 +168,7 @@ struct SliceDoubt: Equatable {
 
     /// The same if no more samples come.
     var isConfirmedByEnd: Bool { broken > 0 && !isRefuted }
+
+    /// Whether the next samples do not change anything, or so many told nothing that no more are looked at.
+    var isSettled: Bool { isRefuted || samples >= SampleDoubt.sampleLimit }
 }

@@ -68,6 +68,9 @@ struct HLSKeySchedule {
         return keys
     }
 
+    /// Whether playlists may go on.
+    var isLive: Bool { playlists.contains { !$0.value.isEnded } }
+
     /// The keys that the playlist cannot be played without from where playback is.
     func firstKeys(of name: String) -> [HLSKey] { playlists[name]?.first ?? [] }
 

@@ -492,6 +492,10 @@ extension HLSPresentation {
                 if let relay, let url = resource.originURL, await relay.triesAgain(error, at: url) {
                     guard relay.handsOn(error, at: url) else { continue }
                 }
+                // As for live segments: the stock demuxer asks for it again at once.
+                if case .initSegment = resource, relay == nil, case .connection = error.cause {
+                    _ = await pausesIfLive()
+                }
                 let end = resource.originURL.flatMap { relay?.ended(error, at: $0) } ?? error
                 return answer(to: resource, end)
             }
@@ -540,8 +544,15 @@ extension HLSPresentation {
 
     /// More than a day of segments of two seconds has. Above it, what only cookies need is not worth the memory.
     private static let relayLimit = 50_000
-    /// Of what no connection brings, where the stock demuxer is to decide. It would make as many itself, within a moment.
+    /// Of what no connection brings, where the stock demuxer is to decide. It would make as many itself, within a moment; live, a
+    /// pause is between them.
     private static let attempts = 4
+
+    /// The server of a live presentation may restart, and be back in a moment. False if the task is cancelled.
+    private func pausesIfLive() async -> Bool {
+        guard state.withLock({ $0.schedule.isLive }) else { return true }
+        return await segmentRelay.waits(SegmentRelay.pause)
+    }
 
     /// What the origin answers, as it comes. Nil: it has no such segment, and playback is to go on without.
     private func segmentThatMayBeAbsent(
@@ -557,7 +568,10 @@ extension HLSPresentation {
             } catch {
                 if relay == nil, !Task.isCancelled, !error.isAnswer {
                     failures += 1
-                    if error.mayPass, failures < Self.attempts { continue }
+                    if error.mayPass, failures < Self.attempts {
+                        guard await pausesIfLive() else { throw error }
+                        continue
+                    }
                     // The stock demuxer takes a server error in its place for the end, or asks for ever; and before GStreamer 1.26
                     // it may abort the process at a live segment that is not there.
                     fail(error)

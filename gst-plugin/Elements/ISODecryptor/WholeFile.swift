@@ -176,17 +176,8 @@ class WholeFile: Decryptor, @unchecked Sendable {
         let (end, overflow) = offset.addingReportingOverflow(UInt64(size))
         guard !overflow else { return .failed(.endOfStream) }
         if let flow = keepEndBack(offset..<end) { return .failed(flow) }
-        switch read(offset..<end) {
-        case .buffer(let buffer): return .buffer(buffer)
-        case .failed(let flow): return .failed(flow.isFatal && isFailureTold ? .flushing : flow)
-        }
+        return read(offset..<end)
     }
-
-    /// If the application has an error, the demuxer only has to stop.
-    ///
-    /// Workaround (GStreamer <1.26): at any other failure, the demuxer ends its streams. decodebin3 crashes when it is stopped if
-    /// one of them ended before the first buffer of another.
-    private var isFailureTold: Bool { monitor.withLock { flow.isFailureReported } }
 
     func fail(_ failure: DecryptorFailure) -> PulledRange { .failed(report(failure)) }
 }

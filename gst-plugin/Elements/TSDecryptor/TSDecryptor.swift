@@ -428,7 +428,7 @@ struct KeyDoubt {
 
 /// The same of pictures, which are H.264: their intra slices tell. Of those, the first encrypted block needs the right IV too.
 struct PictureDoubt {
-    private static let reason = "the pictures are none, or another IV belongs to it"
+    private static let reason = "the decrypted pictures are not valid H.264, or the segment has another IV"
 
     private var keyID: KeyID?
     private var pictures = PictureSlices()
@@ -447,7 +447,7 @@ struct PictureDoubt {
     mutating func reason(by unit: UnsafeRawBufferPointer) -> String? {
         let (whole, broken) = pictures.count(in: unit)
         let isConfirmed = slices.isConfirmed(whole: whole, broken: broken)
-        isSettled = isConfirmed || slices.isRefuted
+        isSettled = isConfirmed || slices.isSettled
         return isConfirmed ? Self.reason : nil
     }
 

@@ -38,6 +38,8 @@ extension AgentCore {
     func inspect(_ parts: AgentSession) async throws(AgentError) -> InspectedContent {
         var source = ContentSource(transport: contentTransport()) { [weak self] in self?.log(.info, $0) }
         source.onWhole = { [weak self] in self?.keepForPlayback($1, of: $0) }
+        source.outageLimit = configuration.outageTimeout
+        source.onOutage = { [weak self] in self?.log(.warning, "\($0). Playback waits, and it is asked for again.") }
         let inspector = ContentInspector(
             source: source, keySystem: parts.settings.keySystem,
             keyFormats: HLSSettings().keyFormats(for: parts.settings),

@@ -235,9 +235,11 @@ final class AgentSession: Sendable {
             let box = key.initializationData(keyID: keyID)
             data = [InitializationData(system: box.system, bytes: box.serialized() ?? [], origin: "hls/m3u8")]
         }
-        return KeyDemand(
+        var demand = KeyDemand(
             keyIDs: keyIDs, keySystem: settings.keySystem ?? KeySystem(need.system), initializationData: data,
             suggestedURL: need.suggestedURL, mediaURL: need.mediaURL, retryFailuresUpTo: session.generation)
+        demand.otherURLs = need.otherURLs
+        return demand
     }
 }
 

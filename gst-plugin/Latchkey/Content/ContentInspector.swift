@@ -185,7 +185,8 @@ extension InspectedContent {
                 data: group.boxes.compactMap { box in
                     box.serialized().map { InitializationData(system: box.system, bytes: $0, origin: origin) }
                 },
-                suggestedURL: group.licenseURL.map { URIReference.resolve($0, against: URIReference(url ?? "")) }))
+                suggestedURL: group.licenseURL.map { URIReference.resolve($0, against: URIReference(url ?? "")) },
+                otherURLs: group.otherURLs.map { URIReference.resolve($0, against: URIReference(url ?? "")) }))
     }
 }
 
@@ -290,7 +291,7 @@ extension ContentInspector {
         if let movie = await initSection(of: playlist) { return add(movie, lasting: periods.last?.end, to: &content) }
         guard let probe = playlist.segmentToProbe else { return periods }
         // A segment that cannot be had is in none: playback will say so.
-        let fetched = try? await source.part(
+        let fetched = try? await source.once.part(
             probe.url, offset: probe.byteRange?.offset ?? 0,
             count: min(Self.probeSize, Int(clamping: probe.byteRange?.length ?? .max)))
         guard let start = fetched else { return periods }
@@ -321,7 +322,8 @@ extension ContentInspector {
             else { continue }
             let range = list["BYTERANGE"].flatMap { try? HLSByteRange(parsing: $0, previousEnd: nil) }
             let count = min(ISOMovieSearch.chunk, Int(clamping: range?.length ?? .max))
-            guard let answer = try? await source.part(url, offset: range?.offset ?? 0, count: count) else { return nil }
+            let part = try? await source.once.part(url, offset: range?.offset ?? 0, count: count)
+            guard let answer = part else { return nil }
             var search = ISOMovieSearch()
             guard case .found(let movie)? = try? search.take(answer.bytes), movie.isProtected else { return nil }
             return movie

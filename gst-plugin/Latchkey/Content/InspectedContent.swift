@@ -15,6 +15,7 @@ struct InspectedContent: Sendable {
         var keyIDs: [KeyID]
         var data: [InitializationData]
         var suggestedURL: String?
+        var otherURLs: [String] = []
         /// Where the content that says so came from.
         var mediaURL: String?
         /// A key that a playlist names by URI.

@@ -150,6 +150,17 @@ import Testing
         }
     }
 
+    /// Of CAVLC and of fields, no slice is read.
+    @Test func slicesThatTellNothingAreNotLookedAtForever() {
+        var doubt = SliceDoubt()
+        for number in 1...SampleDoubt.sampleLimit {
+            #expect(!doubt.isSettled && !doubt.isConfirmed(whole: 0, broken: 0), "\(number)")
+        }
+        #expect(doubt.isSettled && !doubt.isConfirmedByEnd)
+        doubt = SliceDoubt()
+        #expect(!doubt.isConfirmed(whole: 1, broken: 0) && doubt.isSettled)
+    }
+
     /// A demuxer may read parts of a file again, and tracks one after the other.
     @Test(arguments: [
         ([0, 1, 2, 3, 0, 1, 2, 3, 4, 5, 6, 7], [12]), ([9, 8, 9, 8, 7, 6, 5, 4, 3, 2, 2, 1], [10]),
@@ -179,6 +190,17 @@ import Testing
             }
         }
         #expect(counts.count == keyIDs.count && counts.values.allSatisfy { $0 == 1 })
+    }
+
+    @Test func aKeyOfSeveralTracksIsToldOnce() {
+        var doubt = SampleDoubt()
+        let signs = ([0x5A, 0x77] as [UInt8]).withUnsafeBytes { SampleSigns($0, Self.plan, .ac3) }
+        let codecs = [SampleCodec.aac, .ac3, .h264(lengthSize: 4)]
+        let told = codecs.map { codec in
+            (1...20).filter { _ in doubt.isConfirmed(by: signs, Self.keyID, codec) }.count
+        }
+        #expect(told == [1, 0, 0])
+        #expect(doubt.refuse().isEmpty && doubt.end().isEmpty)
     }
 
     /// Keys that rotate for ever take no memory for ever.

@@ -636,7 +636,15 @@ extension HLSDemuxTests.DASHRunTests {
         }
         let joined = ManifestKeyGroup(system: .common, keyIDs: [keyID], boxes: [box], licenseURL: "u", media: .video)
         #expect(try group(data + service("u")) == [joined])
-        #expect(try group(data + service("o"), service("u")) == [joined])
+        var inner = joined
+        inner.otherURLs = ["o"]
+        #expect(try group(data + service("o"), service("u")) == [inner])
+        // Each once, in their order, and not too many.
+        let urls = ["b", "u", "c", "d", "e"].map { "<Laurl>\($0)</Laurl>" }.joined()
+        let several = service("u").replacing("<Laurl>", with: urls + "<Laurl>")
+        #expect(try group(data + service("u"), several).first?.licenseURL == "b")
+        #expect(try group(data + service("u"), several).first?.otherURLs == ["u", "c", "d"])
+        #expect(try group(data + service("a"), service("a")).first?.otherURLs == [])
         // A URL alone, for KIDs that the media has.
         #expect(try group(service("u")).map(\.keyIDs) == [[]])
         #expect(try group(service("u")).map(\.licenseURL) == ["u"])
@@ -652,13 +660,19 @@ extension HLSDemuxTests.DASHRunTests {
         let keys = ManifestKeys(session: session, keySystem: nil, playback: playback)
         func demand(_ url: String, _ media: OutputPolicy.Media?) {
             keys.demand(
-                [ManifestKeyGroup(system: .clearKey, keyIDs: [], boxes: [], licenseURL: url, media: media)],
+                [
+                    ManifestKeyGroup(
+                        system: .clearKey, keyIDs: [], boxes: [], licenseURL: url, otherURLs: ["\(url)/2"],
+                        media: media)
+                ],
                 origin: "dash/mpd", mediaURL: "https://media.example/a/b.mpd?t=1")
         }
         demand("video", .video)
         demand("https://other.example/sound", .audio)
         #expect(playback.licensePlace(for: .clearKey, .video)?.url == "https://media.example/a/video")
         #expect(playback.licensePlace(for: nil, .audio)?.url == "https://other.example/sound")
+        #expect(playback.licensePlace(for: nil, .audio)?.others == ["https://other.example/sound/2"])
+        #expect(playback.licensePlace(for: .clearKey, .video)?.others == ["https://media.example/a/video/2"])
         #expect(playback.licensePlace(for: nil, nil)?.keySystem == .clearKey)
         #expect(playback.licensePlace(for: .playReady, .video) == nil)
         demand("/all", nil)

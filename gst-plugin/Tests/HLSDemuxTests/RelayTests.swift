@@ -30,7 +30,11 @@ struct RelayTests {
         init(_ answers: [Answer]) { self.answers = Mutex(answers) }
 
         func send(_ request: HTTPRequest) async throws(HTTPError) -> HTTPResponse {
-            throw .other(request.url, "bodies come in pieces here")
+            guard case .failure(let error) = answers.withLock({ $0[0] }) else {
+                throw .other(request.url, "bodies come in pieces here")
+            }
+            sent.withLock { $0.append(request) }
+            throw error
         }
 
         func send(
