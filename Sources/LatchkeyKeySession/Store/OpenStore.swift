@@ -211,9 +211,10 @@ extension OpenStore {
             // Another process may have been here first.
             try checkOwner(connection, configuration)
             let version = try connection.integer("PRAGMA user_version")
-            if version == 0, StoreFiles.exists(configuration.counter) {
+            // Another process may have brought the counter to its place.
+            if version == 0, let counter = configuration.counters.first(where: StoreFiles.exists) {
                 throw .missing(
-                    "\(path) is empty, but its counter \(configuration.counter) has counted; put the right database "
+                    "\(path) is empty, but its counter \(counter) has counted; put the right database "
                         + "back, or reset the license store")
             }
             for step in configuration.schema.steps.dropFirst(Int(version)) { try connection.execute(step) }

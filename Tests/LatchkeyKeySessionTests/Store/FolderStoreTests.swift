@@ -245,6 +245,20 @@ import Testing
         #expect(await opening(configuration) == "rolled back")
     }
 
+    @Test func anEmptiedDatabaseIsRefusedWhileItsCounterIsTakenOver() async throws {
+        try takeEarlierStore()
+        var configuration = configuration()
+        let (earlier, counter, database) = (folder.path + "/store/licenses.counter", configuration.counter, configuration.database)
+        configuration.secret = BusySecret(secret: configuration.secret) { () throws(LicenseStoreError) in
+            guard StoreFiles.exists(earlier) else { return }
+            try StoreFiles.createFolder(of: counter)
+            try StoreFiles.move(earlier, to: counter)
+            truncate(database, 0)
+        }
+        #expect(await opening(configuration) == "missing")
+        #expect(FileManager.default.contents(atPath: database) == Data())
+    }
+
     /// On a device without a place for state, an earlier version's store goes on as it was.
     @Test func aCounterThatCannotBeTakenOverStays() async throws {
         let state = "/sys/latchkey-test"
