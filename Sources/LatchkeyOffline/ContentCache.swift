@@ -188,7 +188,7 @@ actor CacheDisk {
             do throws(CacheError) {
                 try CacheFolder.clear("\(configuration.folder)/\(name)")
             } catch {
-                // It stays where this user may not write, and if it is a link.
+                // It stays where this user may not write, if it is a link, and if something else is in it.
                 guard error.code == .notPermitted else { throw error }
             }
         }

@@ -208,6 +208,44 @@ import Testing
         #expect(bystander.isWhole)
     }
 
+    /// Files that tools against duplicates joined, or that were moved to another disk.
+    @Test func aPurgeLeavesWhatIsSharedToOthers() async throws {
+        let bystander = try Bystander()
+        let origin = TestOrigin([url: file, otherURL: file])
+        let test = await complete(origin)
+        await test.cache.item(otherURL, format: .file).download()
+        let (place, other) = (try folder(test, url), try folder(test, otherURL))
+        try FileManager.default.removeItem(atPath: other + "/1.data")
+        try FileManager.default.linkItem(atPath: place + "/1.data", toPath: other + "/1.data")
+        try FileManager.default.linkItem(atPath: bystander.file, toPath: place + "/2.data")
+        #expect(symlink(bystander.file, place + "/3.data") == 0 && symlink(bystander.path, place + "/folder") == 0)
+        try await TestCache(TestOrigin([:]), folder: test.folder).cache.item(url, format: .file).purgeAndWait()
+        #expect(!FileManager.default.fileExists(atPath: place))
+        #expect(bystander.isWhole)
+        origin.switchOff()
+        let later = TestCache(origin, folder: test.folder)
+        #expect(try await later.cache.allItems().map(\.url) == [otherURL])
+        #expect(try await later.cache.item(otherURL, format: .file).read(otherURL) == file)
+    }
+
+    @Test func aFolderInThatOfAnItemStaysAndHoldsNothingUp() async throws {
+        let test = await complete(TestOrigin([url: file, otherURL: otherFile]))
+        await test.cache.item(otherURL, format: .file).download()
+        let bystander = try Bystander()
+        try FileManager.default.copyItem(atPath: bystander.path, toPath: try folder(test, url) + "/mine")
+        let later = TestCache(TestOrigin([:]), folder: test.folder)
+        let item = later.cache.item(url, format: .file)
+        let error = await #expect(throws: CacheError.self) { try await item.purgeAndWait() }
+        let left = "\(test.folder)/.purged-\(try BlockDigest.name(of: url))-1"
+        #expect(error?.code == .notPermitted && error?.reason.contains(left) == true)
+        #expect(FileManager.default.contentsEqual(atPath: left + "/mine/letter", andPath: bystander.file))
+        #expect(try FileManager.default.contentsOfDirectory(atPath: left) == ["mine"])
+        #expect(try await later.cache.allItems().map(\.url) == [otherURL])
+        try FileManager.default.removeItem(atPath: left + "/mine")
+        #expect(try await later.cache.allItems().map(\.url) == [otherURL])
+        #expect(!FileManager.default.fileExists(atPath: left))
+    }
+
     /// What others may have put into the folder of the cache is neither read nor removed.
     @Test func aCacheThatOthersMayWriteIsLeftAlone() async throws {
         let test = TestCache(TestOrigin([:]))

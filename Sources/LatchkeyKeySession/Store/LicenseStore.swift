@@ -220,7 +220,7 @@ public struct LicenseStoreConfiguration: Sendable {
     /// How long the store waits for other processes before it says `busy`. Milliseconds count.
     public var busyTimeout: Duration = .seconds(10)
 
-    /// Where earlier versions had the counter. The first that is there is taken over when the store is opened.
+    /// Where earlier versions had the counter. The first that is there is taken over when the store was opened.
     private(set) var earlierCounters: [String] = []
 
     // What tests set.
@@ -272,21 +272,37 @@ public struct LicenseStoreConfiguration: Sendable {
     /// Whether something was ever stored: opening makes a store where there is none, and looking must not.
     public var isThere: Bool { ([database] + counters).contains { (path: String) in access(path, F_OK) == 0 } }
 
-    private var counters: [String] { [counter] + earlierCounters }
+    /// Where the counter may be, its own place first.
+    var counters: [String] { [counter] + earlierCounters }
 
-    /// The same with the counter in its place. An earlier version's is brought there, once; it stays where it is if none can be
-    /// made in that place. With the lock held.
-    func withCounterInPlace() throws(LicenseStoreError) -> LicenseStoreConfiguration {
-        let earlier = earlierCounters.first(where: StoreFiles.exists)
+    /// The same with the counter that is there. One in an earlier place stays until the database was compared with it: behind a link
+    /// may be a copy, and the folder that is put back then needs it. With the lock held.
+    func withCounterFound() throws(LicenseStoreError) -> LicenseStoreConfiguration {
+        var found = self
+        if let there = counters.first(where: StoreFiles.exists) {
+            found.counter = there
+            // Another process may bring it to its place at any time.
+            found.earlierCounters = counters.filter { $0 != there }
+            return found
+        }
         do throws(LicenseStoreError) {
             try StoreFiles.createFolder(of: counter)
-            if let earlier { try StoreFiles.move(earlier, to: counter) }
-            return self
         } catch {
-            guard let earlier, !StoreFiles.exists(counter) else { throw counterFailure(error) }
-            var stayed = self
-            stayed.counter = earlier
-            return stayed
+            throw counterFailure(error)
+        }
+        return found
+    }
+
+    /// Brings a counter from an earlier place to its own, once, and returns where it is: it stays if none can be made in its place.
+    /// With the lock held.
+    func place(_ found: String) throws(LicenseStoreError) -> String {
+        do throws(LicenseStoreError) {
+            try StoreFiles.createFolder(of: counter)
+            try StoreFiles.move(found, to: counter)
+            return counter
+        } catch {
+            guard !StoreFiles.exists(counter) else { throw counterFailure(error) }
+            return found
         }
     }
 

@@ -10,7 +10,7 @@ final class OpenStore {
     let seal: Seal
     let setCode: KeyedCode
     private let storeID: [UInt8]
-    private let counter: GenerationFile
+    private var counter: GenerationFile
     private let path: String
     private let identity: StoreFiles.Identity?
     private let onStep: StoreStepObserver?
@@ -26,7 +26,8 @@ final class OpenStore {
         try Self.checkAccess([database, database + "-journal", configuration.lock])
         lock = try StoreLock(path: configuration.lock)
         // With the lock, because another process may be moving the files aside.
-        let configuration = try configuration.withCounterInPlace()
+        let given = configuration
+        let configuration = try given.withCounterFound()
         try Self.checkAccess([configuration.counter])
         // The database is made before the counter, so looking in this order sees no counter alone.
         let hasCounter = StoreFiles.exists(configuration.counter)
@@ -46,12 +47,22 @@ final class OpenStore {
             busyTimeout: configuration.busyTimeout)
         identity = StoreFiles.identity(of: configuration.database)
         try Self.prepare(connection, configuration: configuration, seal: seal)
+        let counterSeal = try Seal(key: counterKey)
         (storeID, counter) = try Self.count(
-            connection, configuration: configuration, seal: seal, counterSeal: try Seal(key: counterKey))
+            connection, configuration: configuration, seal: seal, counterSeal: counterSeal)
         try read { transaction throws(LicenseStoreError) in
             try self.verifySet(transaction.meta)
             generation = transaction.meta.generation
             dataVersion = try connection.integer("PRAGMA data_version")
+        }
+        if configuration.counter != given.counter {
+            let path = try given.place(configuration.counter)
+            try Self.checkAccess([path])
+            guard let placed = try GenerationFile(path: path, seal: counterSeal, onStep: onStep) else {
+                throw Self.removed(path)
+            }
+            counter = placed
+            try read { _ throws(LicenseStoreError) in }
         }
         // A transaction that was committed but not counted, because the power went between the two.
         try counter.advance(to: GenerationFile.Value(storeID: storeID, generation: generation))
@@ -200,9 +211,10 @@ extension OpenStore {
             // Another process may have been here first.
             try checkOwner(connection, configuration)
             let version = try connection.integer("PRAGMA user_version")
-            if version == 0, StoreFiles.exists(configuration.counter) {
+            // Another process may have brought the counter to its place.
+            if version == 0, let counter = configuration.counters.first(where: StoreFiles.exists) {
                 throw .missing(
-                    "\(path) is empty, but its counter \(configuration.counter) has counted; put the right database "
+                    "\(path) is empty, but its counter \(counter) has counted; put the right database "
                         + "back, or reset the license store")
             }
             for step in configuration.schema.steps.dropFirst(Int(version)) { try connection.execute(step) }
@@ -259,7 +271,11 @@ extension OpenStore {
         _ connection: SQLiteConnection, configuration: LicenseStoreConfiguration, seal: Seal, counterSeal: Seal
     ) throws(LicenseStoreError) -> (storeID: [UInt8], counter: GenerationFile) {
         func openCounter() throws(LicenseStoreError) -> GenerationFile? {
-            try GenerationFile(path: configuration.counter, seal: counterSeal, onStep: configuration.onStep)
+            for path in configuration.counters {
+                let file = try GenerationFile(path: path, seal: counterSeal, onStep: configuration.onStep)
+                if let file { return file }
+            }
+            return nil
         }
         let path = configuration.database
         let present = try openCounter()
@@ -278,10 +294,12 @@ extension OpenStore {
         } catch {
             throw configuration.counterFailure(error)
         }
-        guard let made = try openCounter() else {
-            throw .missing("the counter \(configuration.counter) was removed; start again")
-        }
+        guard let made = try openCounter() else { throw removed(configuration.counter) }
         return (meta.storeID, made)
+    }
+
+    private static func removed(_ counter: String) -> LicenseStoreError {
+        .missing("the counter \(counter) was removed; start again")
     }
 
     static func compare(

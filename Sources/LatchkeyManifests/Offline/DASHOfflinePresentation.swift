@@ -425,10 +425,14 @@ struct DASHAddressing: Sendable {
         var result = representation
         result.nodes.removeAll { node in node.isElement("BaseURL") || Self.names.contains(where: node.isElement) }
         let prefix = result.prefix
+        // GStreamer's demuxer would ask for segments with this query, also if it is that of the manifest.
+        let isPlace = element.map { $0.localName != "SegmentBase" } ?? false
+        var written = base
+        if isPlace { written.query = nil }
         result.nodes.append(
             .element(
                 XMLElement(
-                    "BaseURL", prefix: prefix, namespace: result.namespace, nodes: [.text(route(base.text))])))
+                    "BaseURL", prefix: prefix, namespace: result.namespace, nodes: [.text(route(written.text))])))
         guard var element else { return result }
         for (index, attribute) in element.attributes.enumerated()
         where ["media", "initialization"].contains(attribute.localName) {
@@ -439,6 +443,14 @@ struct DASHAddressing: Sendable {
             for (place, attribute) in child.attributes.enumerated()
             where ["sourceURL", "media"].contains(attribute.localName) {
                 child.attributes[place].value = Self.routed(attribute.value, base, route)
+            }
+            let name = child.localName == "SegmentURL" ? "media" : "sourceURL"
+            if isPlace, base.query != nil, name == "media" || child.localName == "Initialization",
+                child[attribute: name]?.isEmpty ?? true
+            {
+                // The resource of the BaseURL, with its query.
+                child.attributes.removeAll { $0.localName == name }
+                child.attributes.append(.init(name, route(base.text)))
             }
             if child.localName == "SegmentTimeline", let limit,
                 let cut = try? entries(of: child, length: end.map { $0 - begin })

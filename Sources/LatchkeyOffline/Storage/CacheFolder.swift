@@ -87,7 +87,7 @@ enum CacheFolder {
         try clear(temporary)
     }
 
-    /// Removes a folder with its files.
+    /// Removes a folder with its files. Throws `notPermitted` where that is not all that is in it.
     static func clear(_ path: String) throws(CacheError) {
         try refuseLink(path)
         // What is open is the same folder to the end, whatever has its name by then.
@@ -100,7 +100,9 @@ enum CacheFolder {
         }
         defer { closedir(folder) }
         for name in names(of: folder) { unlinkat(descriptor, name, 0) }
-        guard rmdir(path) == 0 || errno == ENOENT else { throw CacheError(system: errno, path) }
+        guard rmdir(path) != 0, errno != ENOENT else { return }
+        guard errno == ENOTEMPTY || errno == EEXIST else { throw CacheError(system: errno, path) }
+        throw CacheError(.notPermitted, "\(path) has something in it that is not of the cache; move that elsewhere")
     }
 
     /// Throws `notPermitted` for a link, which could lead to any folder of the user.

@@ -14,9 +14,9 @@ import Testing
     init() throws { folder = try StoreFolder() }
 
     private func configuration(
-        _ name: String = "store", state: String? = nil
+        _ name: String = "store", state: String? = nil, isResolved: Bool = false
     ) -> LicenseStoreConfiguration {
-        let path = "\(folder.path)/\(name)"
+        let path = "\(isResolved ? StoreFiles.resolved(folder.path) : folder.path)/\(name)"
         var configuration = LicenseStoreConfiguration(
             folder: path, environment: ["XDG_STATE_HOME": state ?? folder.path + "/state"])
         configuration.secret = FileDeviceSecret(path: path + "/device.secret", machine: Array("latchkey".utf8))
@@ -107,6 +107,52 @@ import Testing
         #expect(try await count(configuration()) == 3)
     }
 
+    /// Moves the folder, and puts a link to another one in its place.
+    private func link(to other: String, moving place: String) throws {
+        try FileManager.default.moveItem(atPath: folder.path + "/store", toPath: "\(folder.path)/\(place)")
+        try FileManager.default.createSymbolicLink(
+            atPath: folder.path + "/store", withDestinationPath: "\(folder.path)/\(other)")
+    }
+
+    /// A counter that went along with the link would be missing then.
+    @Test(arguments: ["rolled back", "altered", "missing"])
+    func theRightFolderGoesOnAfterARefusedLink(refusal: String) async throws {
+        try await fill(configuration(isResolved: true), 1...2)
+        try folder.copy("store", to: "other")
+        try await fill(configuration(isResolved: true), 3...3)
+        let counter = configuration(isResolved: true).counter
+        switch refusal {
+        case "altered":
+            try folder.copy("store", to: "other")
+            try SQLiteAccess(folder.path + "/other/licenses.db").execute(
+                "DELETE FROM record WHERE number = (SELECT min(number) FROM record)")
+        case "missing": try folder.remove("other/licenses.db")
+        default: break
+        }
+        try link(to: "other", moving: "latest")
+        #expect(await opening(configuration(isResolved: true)) == refusal)
+        #expect(configuration(isResolved: true).counter != counter)
+        #expect(!StoreFiles.exists(configuration(isResolved: true).counter))
+        try folder.remove("store")
+        try FileManager.default.moveItem(atPath: folder.path + "/latest", toPath: folder.path + "/store")
+        #expect(configuration(isResolved: true).counter == counter)
+        #expect(try await count(configuration(isResolved: true)) == 3)
+    }
+
+    @Test func aFolderThatIsMovedBehindALinkTakesItsCounterAlong() async throws {
+        try await fill(configuration(isResolved: true), 1...2)
+        let counter = configuration(isResolved: true).counter
+        try link(to: "moved", moving: "moved")
+        try await fill(configuration(isResolved: true), 3...3)
+        #expect(!StoreFiles.exists(counter) && StoreFiles.exists(configuration(isResolved: true).counter))
+        #expect(try await count(configuration("moved", isResolved: true)) == 3)
+        // What was counted through the link counts.
+        try folder.copy("moved", to: "older")
+        try await fill(configuration(isResolved: true), 4...4)
+        try folder.copy("older", to: "moved")
+        #expect(await opening(configuration("moved", isResolved: true)) == "rolled back")
+    }
+
     @Test func thePathMayBeWrittenInAnyWay() async throws {
         try await fill(configuration(), 1...1)
         try FileManager.default.createSymbolicLink(
@@ -168,6 +214,49 @@ import Testing
         #expect(try await count(configuration("./store")) == 3)
         #expect(try await count(configuration()) == 3)
         #expect(!FileManager.default.fileExists(atPath: earlier.counter))
+    }
+
+    /// Does what another process does in the middle of an open.
+    private struct BusySecret: DeviceSecret {
+        let secret: any DeviceSecret
+        let work: @Sendable () throws(LicenseStoreError) -> Void
+
+        func key(for purpose: String, creating: Bool) throws(LicenseStoreError) -> SealingKey {
+            try work()
+            return try secret.key(for: purpose, creating: creating)
+        }
+    }
+
+    @Test func twoProcessesMayTakeACounterOver() async throws {
+        try takeEarlierStore()
+        try folder.copy("store", to: "older")
+        var configuration = configuration()
+        let (earlier, counter) = (folder.path + "/store/licenses.counter", configuration.counter)
+        #expect(!StoreFiles.exists(counter))
+        configuration.secret = BusySecret(secret: configuration.secret) { () throws(LicenseStoreError) in
+            guard StoreFiles.exists(earlier) else { return }
+            try StoreFiles.createFolder(of: counter)
+            try StoreFiles.move(earlier, to: counter)
+        }
+        try await fill(configuration, 2...2)
+        #expect(StoreFiles.exists(counter) && !StoreFiles.exists(earlier))
+        try folder.copy("older", to: "store")
+        try folder.remove("store/licenses.counter")
+        #expect(await opening(configuration) == "rolled back")
+    }
+
+    @Test func anEmptiedDatabaseIsRefusedWhileItsCounterIsTakenOver() async throws {
+        try takeEarlierStore()
+        var configuration = configuration()
+        let (earlier, counter, database) = (folder.path + "/store/licenses.counter", configuration.counter, configuration.database)
+        configuration.secret = BusySecret(secret: configuration.secret) { () throws(LicenseStoreError) in
+            guard StoreFiles.exists(earlier) else { return }
+            try StoreFiles.createFolder(of: counter)
+            try StoreFiles.move(earlier, to: counter)
+            truncate(database, 0)
+        }
+        #expect(await opening(configuration) == "missing")
+        #expect(FileManager.default.contents(atPath: database) == Data())
     }
 
     /// On a device without a place for state, an earlier version's store goes on as it was.

@@ -82,6 +82,29 @@ struct DASHOfflinePresentationTests {
         #expect(pieces.map(\.duration) == [.zero, .seconds(5), .seconds(5)])
     }
 
+    /// GStreamer's demuxer asks for segments with the query of the nearest BaseURL, which is not at their URLs.
+    @Test(arguments: [
+        ("", "stream.mpd", "<SegmentTemplate duration=\"5\" media=\"$Number$\"/>"),
+        ("c/d?t=1", "c/d", "<SegmentTemplate duration=\"5\" media=\"$Number$\" initialization=\"i?t=2\"/>"),
+        ("c?t=1", "c", "<SegmentList duration=\"9\"><SegmentURL media=\"f?t=2\"/></SegmentList>"),
+        ("c?t=1", "c", "<SegmentList duration=\"5\"><SegmentURL mediaRange=\"1-9\"/><SegmentURL media=\"f\"/></SegmentList>"),
+        ("c?t=1", "c", "<SegmentList duration=\"9\"><Initialization range=\"0-9\"/><SegmentURL media=\"\"/></SegmentList>"),
+        ("c?t=1", "c", "<SegmentTemplate duration=\"5\" media=\"$Number$?t=2\"><Initialization range=\"0-9\"/></SegmentTemplate>"),
+        ("c?t=1", "c?t=1", "<SegmentBase indexRange=\"10-19\"/>"), ("c?t=1", "c?t=1", ""),
+    ])
+    func theQueryOfTheManifestIsNotThatOfSegments(base: String, written: String, segments: String) throws {
+        let base = base.isEmpty ? "" : "<BaseURL>\(base)</BaseURL>"
+        let text = manifest(period("<Representation id=\"a\">\(base)\(segments)</Representation>"))
+        let presentation = try DASHOfflinePresentation(
+            Array(text.utf8), from: url + "?user=anna", selection: TrackSelection())
+        let served = presentation.serialized(until: nil) { $0 }
+        let found = String(decoding: served, as: UTF8.self)
+        #expect(found.contains("<BaseURL>https://media.example/a/\(written)</BaseURL>"), "\(found)")
+        // It means the same to a reader that resolves references as they are (RFC 3986).
+        let again = try DASHOfflinePresentation(served, from: url + "?user=anna", selection: TrackSelection())
+        #expect(again.pieces == presentation.pieces && !presentation.pieces.contains { $0.url.contains("user") })
+    }
+
     @Test func bitRatesAndLanguagesChoose() throws {
         func set(_ kind: String, _ language: String, _ rates: [Int]) -> String {
             "<AdaptationSet contentType=\"\(kind)\" lang=\"\(language)\">"

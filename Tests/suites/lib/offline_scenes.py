@@ -486,6 +486,18 @@ def dash():
             play("--cache", cache, "--attach", url).demand(0, "rights: valid").states("playing", "ended")
 
 
+def dash_query():
+    """Segments of a manifest whose URL has a query are found in the cache, while it fills and without the origin."""
+    with World(name=DASH) as world, Origin(media(DASH)) as origin, children.Folder() as folder:
+        cache, url = os.path.join(folder.path, "cache"), f"{origin.url}/stream.mpd?user=a%2Fb+c&part=1&part=2"
+        play("--yes", "--cache", cache, url).demand(0).states("playing", "ended")
+        download(cache, url).demand(0, "complete")
+        origin.switch_off()
+        asked = world.asked()
+        play("--cache", cache, url).demand(0, "rights: valid").states("playing", "ended")
+        demand(world.asked() == asked, "a license was acquired")
+
+
 def hls():
     """Playlists and segments from the cache; keys come from where they always come from."""
     from reference_server import ReferenceServer
@@ -678,7 +690,7 @@ ALL = {
     "sleep-without-inhibitor": sleep_without_inhibitor,
     "piff": piff_offline, "edge": edge, "switched-off": switched_off, "seek": seek, "seek-file": seek_file,
     "fills": fills,
-    "purge-while-playing": purge_while_playing, "dash": dash, "hls": hls, "stored-keys": stored_keys,
+    "purge-while-playing": purge_while_playing, "dash": dash, "dash-query": dash_query, "hls": hls, "stored-keys": stored_keys,
     "stored-keys-of-one-uri": stored_keys_of_one_uri, "stored-keys-put-back": stored_keys_put_back,
     "stored-keys-clock-set-back": stored_keys_clock_set_back, "stored-keys-reset": stored_keys_reset,
     "manifest-edge": manifest_edge, "twenty": twenty,

@@ -2,6 +2,7 @@
 """The checks of 46-promises of key servers, stores, clocks and the cache: each attacks what ships, as a user or a man in the middle
 would."""
 
+import filecmp
 import hashlib
 import os
 import queue
@@ -24,6 +25,7 @@ from cryptography.hazmat.primitives.asymmetric import padding
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from hls_media import TransportStream, aes_cbc, key_line, key_of, media_playlist, segment_lines
 from hls_origin import Answer, Origin
+from offline_scenes import media
 from playready_world import World, demand
 from reference_server import ReferenceServer
 
@@ -226,7 +228,7 @@ class Store(Files):
 
 def older_copies():
     """A store that is put back as it was is refused: the whole folder, its database alone, and where a link or the settings lead
-    to the copy."""
+    to the copy. The right one then goes on."""
     with Store() as store:
         store.put(store.older)
         store.refuses("the folder", "older copy")
@@ -243,9 +245,13 @@ def older_copies():
         store.refuses("another path", "counter")
         os.environ["LATCHKEY_CONFIG"] = own
         works("latchkey", "licenses", "list")
-        shutil.rmtree(store.store)
+        right = os.path.join(store.folder.path, "right")
+        os.rename(store.store, right)
         os.symlink(store.older, store.store)
-        store.refuses("a link", "licenses.db")
+        store.refuses("a link", "older copy")
+        os.unlink(store.store)
+        os.rename(right, store.store)
+        works(*play(store.film))
 
 
 def changed_stores():
@@ -323,8 +329,8 @@ class Cache:
         self.world, self.folder = World(name=DASH).__enter__(), children.Folder().__enter__()
         os.environ["XDG_STATE_HOME"] = os.path.join(self.folder.path, "state")
         self.path = os.path.join(self.folder.path, "cache")
-        self.first = f"{self.world.server.url}/media/stream.mpd"
-        self.second = self.first + "?second"
+        self.origin = Origin({f"{film}{path}": data for film in ("one", "two") for path, data in media(DASH).items()}).__enter__()
+        self.first, self.second = (f"{self.origin.url}/{film}/stream.mpd" for film in ("one", "two"))
         works("latchkey", "acquire", self.first)
         self.places = []
         for film in self.first, self.second:
@@ -334,6 +340,7 @@ class Cache:
         return self
 
     def __exit__(self, *exception):
+        self.origin.__exit__(*exception)
         self.folder.__exit__(*exception)
         self.world.__exit__(*exception)
 
@@ -350,7 +357,7 @@ class Cache:
     def listed(self):
         done = children.completed(self.command("list"), DEADLINE)
         demand(done.returncode == 0, f"status {done.returncode}: {done.stdout[-500:]} {done.stderr[-500:]}")
-        return [film for film in (self.first, self.second) if re.search(re.escape(film) + r"(?!\?)", done.stdout)]
+        return [film for film in (self.first, self.second) if film in done.stdout]
 
 
 # Changes of an index, by what they do.
@@ -378,10 +385,12 @@ def changed_index(change):
 def other_index():
     """The whole folder of one film in the place of another's plays nothing for that one's URL."""
     with Cache() as cache:
+        cache.origin.__exit__()
+        cache.world.server.__exit__()
+        demand(cache.play(cache.second).returncode == 0, "it does not play from the cache: the check sees nothing")
         shutil.rmtree(cache.places[1])
         shutil.copytree(cache.places[0], cache.places[1])
         demand(cache.listed() == [cache.first], f"listed: {cache.listed()}")
-        cache.world.server.__exit__()
         done = cache.play(cache.second)
         demand(done.returncode == 1 and "state: playing" not in done.stdout, f"status {done.returncode}: {done.stdout[-500:]}")
         demand(cache.play(cache.first).returncode == 0, "the other one does not play any more")
@@ -438,11 +447,41 @@ def removal_by_links():
         demand(not os.path.exists(cache.places[0]), "nothing was removed: the check sees nothing")
 
 
+def removal_of_shared():
+    """If a film is removed, files that it shares stay those of the other one and of others, and so does a folder in its own. What
+    is left holds no other command up."""
+    with Cache() as cache:
+        one, two = cache.places
+        mine = os.path.dirname(cache.folder.write("letter", "dear"))
+        # As a tool against duplicates leaves them.
+        shared = filecmp.cmpfiles(one, two, [name for name in os.listdir(one) if name.endswith(".data")], shallow=False)[0]
+        for name in shared:
+            os.unlink(f"{two}/{name}")
+            os.link(f"{one}/{name}", f"{two}/{name}")
+        demand(len(shared) > 5, f"shared: {shared}")
+        # A part of it that was moved to another disk, and links into the cache.
+        os.rename(f"{one}/{shared[0]}", f"{mine}/moved")
+        os.symlink(f"{mine}/moved", f"{one}/{shared[0]}")
+        os.symlink(one, f"{mine}/film")
+        works(*cache.command("purge", "--yes", cache.first))
+        demand(not os.path.exists(one), "it was not removed")
+        demand(os.path.getsize(f"{mine}/moved") > 0 and os.path.islink(f"{mine}/film"), "what is not in the cache was removed")
+        cache.origin.__exit__()
+        demand(cache.play(cache.second).returncode == 0, "the other one does not play any more")
+        os.mkdir(f"{two}/mine")
+        os.link(f"{mine}/letter", f"{two}/mine/letter")
+        refused("a folder in it", *cache.command("purge", "--yes", cache.second),
+                words=(f"{cache.path}/.purged-", "move that elsewhere"))
+        demand(os.stat(f"{mine}/letter").st_nlink == 2, "what is not of the cache was removed")
+        for _ in 1, 2:
+            demand(cache.listed() == [], f"listed: {cache.listed()}")
+
+
 ALL = {
     "key-servers/code": code_of_key_servers, "key-servers/flipped-bits": flipped_bits,
     "key-servers/recorded": key_servers_recorded, "stores/older-copies": older_copies,
     "stores/changed": changed_stores, "stores/other-machine": other_machine, "stores/clocks": clocks,
     **{f"cache-changed/{name.replace(' ', '-')}": lambda n=name: changed_index(n) for name in CHANGES},
     "cache-changed/another-film": other_index, "cache-changed/exchanged-keys": exchanged_keys,
-    "cache-removal/links": removal_by_links,
+    "cache-removal/links": removal_by_links, "cache-removal/shared": removal_of_shared,
 }

@@ -470,19 +470,15 @@ extension ISODecryptor {
             guard copied != nil else { return fail(.notMappable) }
             output.copyMetadata(from: buffer)
         }
-        let start = MonotonicTime.now
-        var bytesDecrypted = 0
         var outcome = Result<Int, DecryptorFailure>.failure(.notMappable)
-        var lastKey: KeyID?
         var wrongKeys: [KeyID?] = []
         _ = output.withMutableBytes { bytes in
-            outcome = decrypt(bytes, &bytesDecrypted, &lastKey, &wrongKeys)
+            outcome = decrypt(bytes, &wrongKeys)
         }
         for keyID in wrongKeys { tellWrongKey(keyID) }
         switch outcome {
         case .failure(let failure): return fail(failure)
         case .success(let usable):
-            if bytesDecrypted > 0 { countDecrypted(bytesDecrypted, lastKey, since: start) }
             let front = Int(offset - file.extent.lowerBound)
             let count = min(size, max(0, usable - front))
             guard count > 0 else { return .failed(.endOfStream) }
@@ -493,8 +489,7 @@ extension ISODecryptor {
     }
 
     private func decrypt(
-        _ bytes: UnsafeMutableRawBufferPointer, _ size: inout Int, _ lastKey: inout KeyID?,
-        _ wrongKeys: inout [KeyID?]
+        _ bytes: UnsafeMutableRawBufferPointer, _ wrongKeys: inout [KeyID?]
     ) -> Result<Int, DecryptorFailure> {
         let begin = file.extent.lowerBound
         do throws(DecryptorFailure) {
@@ -506,13 +501,13 @@ extension ISODecryptor {
                 // Withdrawn since it was looked at.
                 case .missing: throw .key(key.keyID, .cancelled("the key was withdrawn"))
                 }
+                let start = MonotonicTime.now
                 do throws(DecryptionError) {
                     try cipher.decrypt(plan, in: sample)
                 } catch {
                     throw .cipher("\(error)", key.keyID)
                 }
-                size += sample.count
-                lastKey = key.keyID
+                countDecrypted(sample.count, key.keyID, since: start)
                 // The sample is a part of these bytes.
                 let place = bytes.baseAddress.flatMap { base in
                     sample.baseAddress.map { begin &+ UInt64(clamping: base.distance(to: $0)) }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
 import CLatchkeyGStreamer
+import Foundation
 import LatchkeyElementKit
 import LatchkeyElementTestSupport
 import Latchkey
@@ -89,6 +90,42 @@ extension ElementTests {
             try push(1)
             #expect(harness.setState(GST_STATE_NULL) == GST_STATE_CHANGE_SUCCESS)
             logged(1, 20)
+            withExtendedLifetime(shared) {}
+        }
+
+        /// A demuxer may read so much at once that several keys are in it.
+        @Test func eachKeyOfARangeHasItsTimes() throws {
+            let lines = Lines()
+            var configuration = KeySessionConfiguration()
+            configuration.decryptionLog = { line in lines.all.withLock { $0.append(line) } }
+            let session = KeySession(configuration: configuration)
+            let video = try #require(KeyID(hex: "8c165712b40b72f91a7e348f544c0429"))
+            let audio = try #require(KeyID(hex: "2f82caa83387991d81085866780bcec4"))
+            session.install([
+                video: try #require(ContentKey(hex: "8ca42e796c411e7fd3508c7b30acc03c")),
+                audio: try #require(ContentKey(hex: "8463105ba7bc39f568cd5705d5c4aae6")),
+            ])
+            let shared = SharedSession(session, ControlSettings())
+            let path = URL(fileURLWithPath: #filePath).deletingLastPathComponent()
+                .appendingPathComponent("../../../Tests/Corpus/bento4-cbcs-muxed/media.mp4").standardizedFileURL.path
+            let launched = try LaunchedPipeline("filesrc location=\"\(path)\" ! latchkeyisodec name=dec", recorded: [])
+            let bin = UnsafeMutableRawPointer(launched.pipeline).assumingMemoryBound(to: GstBin.self)
+            let decryptor = try #require(gst_bin_get_by_name(bin, "dec"))
+            defer { gst_object_unref(decryptor) }
+            let pad = try #require(gst_element_get_static_pad(decryptor, "src"))
+            defer { gst_object_unref(pad) }
+            SharedSession.context(for: shared)?.withPointer { gst_element_set_context(decryptor, $0) }
+            #expect(gst_element_set_state(launched.pipeline, GST_STATE_PAUSED) == GST_STATE_CHANGE_SUCCESS)
+            #expect(gst_pad_activate_mode(pad, GST_PAD_MODE_PULL, 1) != 0)
+            var buffer: UnsafeMutablePointer<GstBuffer>?
+            #expect(gst_pad_get_range(pad, 0, 1 << 20, &buffer) == GST_FLOW_OK)
+            #expect(Buffer(owning: try #require(buffer)).size == 138_135)
+            #expect(lines.take().isEmpty)
+            #expect(gst_element_set_state(launched.pipeline, GST_STATE_NULL) == GST_STATE_CHANGE_SUCCESS)
+            let found = lines.take()
+            try #require(found.count == 2, "\(found)")
+            #expect(found[0].hasPrefix("decryption, KID \(video): 100 samples, 98679 bytes in "), "\(found)")
+            #expect(found[1].hasPrefix("decryption, KID \(audio): 189 samples, 32714 bytes in "), "\(found)")
             withExtendedLifetime(shared) {}
         }
     }
