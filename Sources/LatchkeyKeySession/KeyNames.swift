@@ -12,6 +12,8 @@ import LatchkeyProtection
 struct KeyNames {
     /// URIs that are remembered. Above this, the oldest are forgotten: a live playlist rotates its keys for ever.
     static let limit = 16_384
+    /// Bytes of all that is remembered, more than the largest playlist has. Above this, the oldest URIs are forgotten, too.
+    static let sizeLimit = 32 << 20
 
     struct Answer: Equatable {
         var keyID: KeyID
@@ -25,6 +27,9 @@ struct KeyNames {
         var isOfMedia: Bool
         /// Further KIDs that media has beside this URI.
         var others: [KeyID] = []
+
+        /// With its places in the tables.
+        var size: Int { 256 + 64 * others.count }
     }
 
     private struct Description {
@@ -32,6 +37,8 @@ struct KeyNames {
         var initializationData: [InitializationData]
         var mediaURL: String?
         var cookies: CookieStore?
+
+        var size: Int { initializationData.reduce(mediaURL?.utf8.count ?? 0) { $0 + $1.bytes.count } }
     }
 
     /// Further KIDs of one URI that are remembered.
@@ -42,6 +49,7 @@ struct KeyNames {
     /// What the last demand for a key said of it, by the KID that it was asked for by.
     private var descriptions: [KeyID: Description] = [:]
     private var order: [String] = []
+    private(set) var size = 0
 
     func uri(of keyID: KeyID) -> String? { byKeyID[keyID] }
 
@@ -56,9 +64,12 @@ struct KeyNames {
     mutating func complete(_ demand: inout KeyDemand) {
         guard demand.keyIDs.count == 1, let keyID = demand.keyIDs.first, byKeyID[keyID] != nil else { return }
         if demand.keySystem != nil || !demand.initializationData.isEmpty {
-            descriptions[keyID] = Description(
+            makeRoom()
+            guard byKeyID[keyID] != nil else { return }
+            let description = Description(
                 keySystem: demand.keySystem, initializationData: demand.initializationData, mediaURL: demand.mediaURL,
                 cookies: demand.cookies)
+            describe(keyID, description)
         } else if let known = descriptions[keyID] {
             (demand.keySystem, demand.initializationData) = (known.keySystem, known.initializationData)
             (demand.mediaURL, demand.cookies) = (known.mediaURL, known.cookies)
@@ -79,27 +90,47 @@ struct KeyNames {
         guard let candidate else { return Answer(keyID: present.keyID) }
         guard !present.isOfMedia else {
             guard present.others.count < Self.otherLimit else { return Answer(keyID: present.keyID) }
+            size -= present.size
             byURI[uri]?.others.append(candidate)
+            size += byURI[uri]?.size ?? 0
             byKeyID[candidate] = uri
             return Answer(keyID: candidate)
         }
         byKeyID[present.keyID] = nil
-        descriptions[present.keyID] = nil
+        describe(present.keyID, nil)
         byURI[uri] = Name(keyID: candidate, isOfMedia: true)
         byKeyID[candidate] = uri
         return Answer(keyID: candidate, replaced: present.keyID)
     }
 
     private mutating func set(_ uri: String, _ name: Name) {
-        if order.count >= Self.limit {
-            for old in order.prefix(Self.limit / 2) {
-                guard let name = byURI.removeValue(forKey: old) else { continue }
-                for keyID in [name.keyID] + name.others { (byKeyID[keyID], descriptions[keyID]) = (nil, nil) }
-            }
-            order.removeFirst(Self.limit / 2)
-        }
+        makeRoom(for: 1)
         byURI[uri] = name
         byKeyID[name.keyID] = uri
         order.append(uri)
+        size += uri.utf8.count + name.size
+    }
+
+    private mutating func describe(_ keyID: KeyID, _ description: Description?) {
+        size += (description?.size ?? 0) - (descriptions[keyID]?.size ?? 0)
+        descriptions[keyID] = description
+    }
+
+    /// Forgets the oldest half, of the URIs or of the bytes.
+    private mutating func makeRoom(for count: Int = 0) {
+        let least = order.count + count > Self.limit ? Self.limit / 2 : 0
+        let most = size > Self.sizeLimit ? Self.sizeLimit / 2 : size
+        var forgotten = 0
+        while forgotten < order.count, forgotten < least || size > most {
+            let uri = order[forgotten]
+            forgotten += 1
+            guard let name = byURI.removeValue(forKey: uri) else { continue }
+            size -= uri.utf8.count + name.size
+            for keyID in [name.keyID] + name.others {
+                byKeyID[keyID] = nil
+                describe(keyID, nil)
+            }
+        }
+        order.removeFirst(forgotten)
     }
 }

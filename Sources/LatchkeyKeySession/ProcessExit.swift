@@ -9,7 +9,12 @@ import LatchkeyHTTP
 /// too late; OpenSSL then cleans up after the function that is registered here.
 private func prepareForExit() {
     _ = OPENSSL_init_crypto(UInt64(OPENSSL_INIT_NO_ATEXIT), nil)
-    atexit { ExitGate.close() }
+    atexit {
+        // In a process that was forked, the threads inside of the gate are gone.
+        var threads = stat()
+        if stat("/proc/self/task", &threads) == 0, threads.st_nlink == 3 { return }
+        ExitGate.close()
+    }
 }
 
 // What runs when the library is loaded. It must not use Swift's runtime.

@@ -85,6 +85,48 @@ struct KeyNamesTests {
         #expect(names.uri(of: keyID(KeyNames.limit + 1)) == "skd://\(KeyNames.limit)")
     }
 
+    /// A live playlist with long URIs, or with long descriptions of its keys, that has other keys at each refresh.
+    @Test(arguments: [(60_000, 0), (20, 60_000)]) func oldNamesAreForgottenByTheirSize(uri: Int, data: Int) {
+        var names = KeyNames()
+        let (padding, count) = (String(repeating: "a", count: uri), 2_000)
+        for number in 1...count {
+            let keyID = keyID(number)
+            #expect(name(&names, "skd://\(number)/\(padding)", nil, else: number).keyID == keyID)
+            let bytes = [UInt8](repeating: 0, count: data)
+            var demand = KeyDemand(
+                keyIDs: [keyID], keySystem: .fairPlay,
+                initializationData: [InitializationData(system: .fairPlay, bytes: bytes, origin: "hls/m3u8")])
+            names.complete(&demand)
+            #expect(names.uri(of: keyID) != nil)
+            // One entry is in beside what is allowed.
+            #expect(names.size <= KeyNames.sizeLimit + 130_000)
+        }
+        #expect(names.uri(of: keyID(1)) == nil)
+        // The newest quarter of what is allowed stays, and with it what was said of its keys.
+        let kept = count - KeyNames.sizeLimit / 4 / 60_000
+        #expect(names.uri(of: keyID(kept)) != nil)
+        var demand = KeyDemand(keyIDs: [keyID(kept)])
+        names.complete(&demand)
+        #expect(demand.keySystem == .fairPlay)
+        // Each that is forgotten gives back what it took.
+        for number in 0...KeyNames.limit * 2 { _ = name(&names, "skd://\(number)", nil, else: count + number + 1) }
+        #expect(names.size <= KeyNames.limit * 300)
+    }
+
+    /// All URIs are short and known, and then each gets a description.
+    @Test func descriptionsAloneAreBounded() {
+        var names = KeyNames()
+        for number in 1...2_000 { _ = name(&names, "skd://\(number)", nil, else: number) }
+        for number in 1...2_000 {
+            let bytes = [UInt8](repeating: 0, count: 60_000)
+            var demand = KeyDemand(
+                keyIDs: [keyID(number)], keySystem: .fairPlay,
+                initializationData: [InitializationData(system: .fairPlay, bytes: bytes, origin: "hls/m3u8")])
+            names.complete(&demand)
+            #expect(names.size <= KeyNames.sizeLimit + 70_000)
+        }
+    }
+
     @Test func aStateMovesWhatItKnowsToTheNewKeyID() {
         var state = KeySessionState()
         let now = ContinuousClock.now

@@ -12,6 +12,9 @@ private let isHeld = Atomic(false)
 /// Nothing waits for ever: this function waits for about a second at most, and the lock is given back after two. Destructors
 /// that need the lock, or that stop a thread that does, wait as long.
 private func stopPluginLoads() {
+    // Without other threads, as in a process that was forked, nothing loads a plug-in. A thread that is gone may hold the lock.
+    var threads = stat()
+    if stat("/proc/self/task", &threads) == 0, threads.st_nlink == 3 { return }
     // SAFETY: this reference keeps the registry through `gst_deinit`, which must not free a lock that is held.
     guard gst_is_initialized() != 0, let registry = gst_object_ref(gst_registry_get()) else { return }
     let object = registry.assumingMemoryBound(to: GObject.self)

@@ -59,7 +59,7 @@ def crash(name, kind):
     if (name == "crash-of-ours") != ("liblatchkey-1.0.so" in done.errors.split("CRASH STACK", 1)[1]):
         return f"another stack: {done.errors[-2000:]}"
     is_stock = children.is_stock_crash(done)
-    # From 1.24 on, no crash of stock elements is known.
+    # From 1.24 on, no such crash is known.
     expected = name == "crash-of-stock" and children.holds("<1.24")
     return None if is_stock == expected else f"judged wrong: {done.errors[-2000:]}"
 

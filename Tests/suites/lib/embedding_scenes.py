@@ -438,6 +438,17 @@ def records(*arguments):
     return agent_scenes.Run(done.returncode, done.stdout.splitlines())
 
 
+def exit_after_fork(_language):
+    """A process that forks without `exec`, with a lock held by a thread that its child has not: the child ends at once."""
+    program = os.path.join(os.path.dirname(os.path.abspath(__file__)), "fork_program.py")
+    done = children.run([sys.executable, program], agent_scenes.DEADLINE, dict(os.environ))
+    demand(done.ending is None, f"{done.ending}: {done.errors[-500:]}")
+    milliseconds, status = map(int, done.output.split())
+    demand(status == 7, f"the child ended with {status}")
+    # Its library would wait for a second.
+    demand(milliseconds < 900, f"the child ended after {milliseconds} ms")
+
+
 ALL = {
     "session-lost": session_lost, "dash": dash, "hls": hls, "mp4": mp4, "smooth": smooth, "piff": piff,
     "refused": refused, "exits": exits, "exits-in-playback": exits_in_playback,
@@ -447,5 +458,5 @@ C = {"exits-in-a-load": exits_in_a_load, "exits-with-a-destructor": exits_with_a
 # They take long, and run with --everywhere.
 LONG = {"exits-after-null": exits_after_null}
 # Of the module for Python alone.
-MODULE = {"delegate": delegate, "released": released, "cached": cached, "licenses": licenses, "key-needs": key_needs, "sessions": sessions,
-          "reset": reset, "first-calls": first_calls}
+MODULE = {"delegate": delegate, "released": released, "cached": cached, "licenses": licenses, "key-needs": key_needs,
+          "sessions": sessions, "reset": reset, "first-calls": first_calls, "exit-after-fork": exit_after_fork}

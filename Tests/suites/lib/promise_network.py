@@ -3,6 +3,7 @@
 characters, and secrets that others may read."""
 
 import base64
+import ipaddress
 import json
 import os
 import re
@@ -16,7 +17,7 @@ import corpus
 from command_files import DASH, DEADLINE, refused, works
 from hls_media import TransportStream, key_line, key_of, master_playlist, media_playlist, segment_lines
 from hls_origin import Answer, Origin
-from playready_world import demand
+from playready_world import Wrong, demand
 from promise_scenes import play
 from reference_server import ReferenceServer
 
@@ -162,6 +163,61 @@ def proxies():
         demand(any(line.startswith("CONNECT license.invalid:443 ") for line in asked), f"the proxy was asked for {asked}")
 
 
+class SOCKSProxy(Proxy):
+    """One of SOCKS 5, which refuses what it is asked for. `asked` has the places."""
+
+    def _serve(self):
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return
+            with connection, connection.makefile("rb") as stream:
+                connection.settimeout(DEADLINE)
+                _, methods = stream.read(2)
+                stream.read(methods)
+                connection.sendall(b"\5\0")
+                kind = stream.read(4)[3]
+                size = stream.read(1)[0] if kind == 3 else {1: 4, 4: 16}[kind]
+                place = stream.read(size)
+                self.asked.append(place.decode() if kind == 3 else socket.inet_ntop(
+                    socket.AF_INET if kind == 1 else socket.AF_INET6, place))
+                # Not allowed.
+                connection.sendall(b"\5\2\0\1" + bytes(6))
+
+
+def local_name():
+    """A name that a lookup gives an address of this machine or its network for, with that address."""
+    for name in socket.gethostname(), "ip6-localhost":
+        try:
+            found = socket.getaddrinfo(name, 443, type=socket.SOCK_STREAM)
+        except OSError:
+            continue
+        addresses = {entry[4][0] for entry in found}
+        if all(not ipaddress.ip_address(address).is_global for address in addresses):
+            return name, addresses
+    raise Wrong("no name leads to this machine")
+
+
+def socks():
+    """A name that media names and that leads to this machine is refused, and asked for through a proxy of SOCKS that gets addresses;
+    one that gets names gets the name."""
+    case = corpus.case(DASH)
+    os.environ["LATCHKEY_CONFIG"] = "/dev/null"
+    name, addresses = local_name()
+    with Proxy() as service, Origin(dash(case, f"https://{name}:{service.port}/x")) as media:
+        for scheme, places in (None, set()), ("socks5", addresses), ("socks5h", {name}):
+            with SOCKSProxy() as proxy:
+                os.environ.pop("https_proxy", None)
+                if scheme:
+                    os.environ["https_proxy"] = f"{scheme}://127.0.0.1:{proxy.port}"
+                os.environ["no_proxy"] = f"127.0.0.1,{name}"
+                refused(f"{name} by {scheme}", *play(f"{media.url}/stream.mpd"), words=("",))
+                demand(set(proxy.asked) <= places and bool(proxy.asked) == bool(places),
+                       f"{scheme}: the proxy was asked for {proxy.asked}, not {places}")
+                demand(not service.asked, f"{scheme}: the service at {name} was reached")
+
+
 def urls_in_messages():
     """What `play`, `acquire` and `inspect` say of URLs of media and license services has no user names, passwords and queries."""
     case, shown = corpus.case(DASH), ""
@@ -257,6 +313,6 @@ def control_characters():
 
 ALL = {
     "messages/control-characters": control_characters, "network/redirects": redirects, "network/session-tokens": session_tokens,
-    "network/referrers": referrers,
-    "network/proxies": proxies, "messages/urls": urls_in_messages, "files/warnings": warnings, "files/access-lists": access_lists,
+    "network/referrers": referrers, "network/proxies": proxies, "network/socks": socks, "messages/urls": urls_in_messages,
+    "files/warnings": warnings, "files/access-lists": access_lists,
 }

@@ -171,8 +171,11 @@ struct HLSTimeline {
     private var windows: [String: Window] = [:]
     /// When the last segment ends that a key is for, by the key's URI. Infinite where that is not known.
     private var ends: [String: Double] = [:]
-    /// A playlist that rotates keys for ever names ever more of them.
+    /// A playlist that rotates keys for ever names ever more of them. With these many, or bytes of them, all are forgotten.
     static let limit = 16_384
+    static let sizeLimit = 16 << 20
+    /// Bytes of the keys' URIs.
+    private(set) var size = 0
 
     /// A playlist was read, for the first time or again.
     mutating func update(_ rewriting: HLSRewriting, of playlist: String) {
@@ -181,9 +184,10 @@ struct HLSTimeline {
         let known = windows[playlist]?.start(of: first) ?? windows.values.lazy.compactMap { $0.start(of: first) }.first
         let start = known ?? (windows.isEmpty ? 0 : nil)
         if let start { windows[playlist] = Window(first: first, start: start, durations: rewriting.durations) }
-        if ends.count > Self.limit { ends = [:] }
+        if ends.count > Self.limit || size > Self.sizeLimit { (ends, size) = ([:], 0) }
         for use in rewriting.keys {
             guard let uri = use.key.uri else { continue }
+            if ends[uri] == nil { size += uri.utf8.count }
             ends[uri] = max(ends[uri] ?? 0, start.map { $0 + use.end } ?? .infinity)
         }
     }

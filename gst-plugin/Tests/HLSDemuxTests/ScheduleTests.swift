@@ -126,6 +126,27 @@ struct HLSScheduleTests {
         timeline.update(rewriting(keys: 50..<55, first: 150, isEnded: false), of: "v")
         #expect(timeline.needs("skd://50", at: 1e9))
     }
+
+    /// A live playlist with other keys of long URIs at each refresh.
+    @Test func longURIsThatChangeDoNotGrow() {
+        var timeline = HLSTimeline()
+        let prefix = "skd://" + String(repeating: "a", count: 60_000)
+        for refresh in 0..<200 {
+            let keys = refresh * 5..<refresh * 5 + 5
+            timeline.update(
+                rewriting(keys: keys, first: UInt64(keys.lowerBound), isEnded: false, prefix: prefix), of: "v")
+            #expect(timeline.size <= HLSTimeline.sizeLimit + 5 * 61_000)
+        }
+        // Those of the last refreshes are known still; what was forgotten counts as needed.
+        #expect(!timeline.needs("\(prefix)999", at: 2_002))
+        #expect(timeline.needs("\(prefix)0", at: 2_002))
+        // What is named again at each refresh counts once.
+        let size = timeline.size
+        for _ in 0..<9 {
+            timeline.update(rewriting(keys: 995..<1_000, first: 995, isEnded: false, prefix: prefix), of: "v")
+        }
+        #expect(timeline.size == size)
+    }
 }
 
 /// Which playlist is given in the place of one whose keys are refused.
