@@ -54,8 +54,7 @@ class AdaptiveBin: Bin, @unchecked Sendable {
         var isAwaitingAnswers = false
         /// Counts what happens to keys.
         var keyEvents: UInt64 = 0
-        /// Requests for keys that this element started.
-        var requests: Set<UInt64> = []
+        var requests = OwnRequests()
         var outputs: [Output] = []
         var audio = AudioChoice()
         var rates = RateLimits()
@@ -296,7 +295,7 @@ class AdaptiveBin: Bin, @unchecked Sendable {
             $0.renewals = []
             $0.expired = []
             $0.leftOut = []
-            $0.requests = []
+            $0.requests = OwnRequests()
             $0.audio = AudioChoice(wanted: $0.audio.wanted)
             $0.closedBecause = nil
             $0.isWithheld = false
@@ -581,13 +580,12 @@ extension AdaptiveBin {
         case .requested(let request, let origin):
             if request.isRenewal { withGuarded { _ = $0.renewals.insert(request.id) } }
             guard let run = currentRun, origin == run.observerID else { return }
-            withGuarded { _ = $0.requests.insert(request.id) }
+            withGuarded { $0.requests.insert(request.id, for: request.keyIDs) }
             reference.post(keyRequest: request, licenseURL: run.printableLicenseURL)
         case .usable(let id, let keyIDs, let elapsed):
-            if let id {
-                settle(
-                    id, "latchkey-key-usable",
-                    [("key-ids", .strings(keyIDs.map(\.description))), ("elapsed", .uint64(elapsed.nanoseconds))])
+            if let id, withGuarded({ $0.requests.areUsable(keyIDs, of: id) }) {
+                reference.post(
+                    "latchkey-key-usable", Self.fields(id, keyIDs) + [("elapsed", .uint64(elapsed.nanoseconds))])
             }
             // What was decrypted under the lease before may be in the queues still: for that, the key is in use. A lease
             // may also begin with the first play.
@@ -615,9 +613,7 @@ extension AdaptiveBin {
             closeGate(currentRun?.session.endReason ?? reason)
         case .failed(let requestID, let keyIDs, let error):
             currentRun?.keysDidFail()
-            settle(
-                requestID, Self.failed,
-                [("key-ids", .strings(keyIDs.map(\.description))), ("reason", .string(error.description))])
+            tellFailure(of: requestID, keyIDs, error)
         case .notStored(let request, let error, let origin):
             if let run = currentRun, origin == run.observerID { reference.post(notStored: request, error) }
         case .viewing(let notice): reference.post(notice)
@@ -626,16 +622,20 @@ extension AdaptiveBin {
         }
     }
 
-    private static let failed = "latchkey-key-failed"
-
-    /// Says how a request of this element ended.
-    private func settle(_ requestID: UInt64, _ name: String, _ fields: [(String, FieldValue)]) {
-        let (isMine, pipeline) = withGuarded { ($0.requests.remove(requestID) != nil, $0.pipeline) }
-        // Decryptors that wait for the same keys tell of failures too.
+    /// Says that a request of this element ended without these keys. Decryptors that wait for the same keys tell of that too.
+    private func tellFailure(of requestID: UInt64, _ keyIDs: [KeyID], _ error: KeyError) {
+        let (isMine, pipeline) = withGuarded { ($0.requests.didFail(requestID), $0.pipeline) }
         guard isMine else { return }
-        let post = { self.reference.post(name, [("request-id", .uint64(requestID))] + fields) }
-        guard name == Self.failed, let pipeline else { return post() }
+        let post = {
+            self.reference.post(
+                "latchkey-key-failed", Self.fields(requestID, keyIDs) + [("reason", .string(error.description))])
+        }
+        guard let pipeline else { return post() }
         pipeline.tellOnce(.failedRequest(requestID), with: post)
+    }
+
+    private static func fields(_ requestID: UInt64, _ keyIDs: [KeyID]) -> [(String, FieldValue)] {
+        [("request-id", .uint64(requestID)), ("key-ids", .strings(keyIDs.map(\.description)))]
     }
 
     /// Passes messages on. Of those about the end of a key, which each decryptor posts, the first that is of use.

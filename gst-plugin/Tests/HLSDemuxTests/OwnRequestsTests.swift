@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import LatchkeyProtection
+import Testing
+
+@testable import LatchkeyElements
+
+/// Of which keys of its requests an element tells, and when.
+@Suite struct OwnRequestsTests {
+    private let (first, second) = (KeyID([UInt8](repeating: 1, count: 16)), KeyID([UInt8](repeating: 2, count: 16)))
+
+    @Test func keysMayComeOneByOne() throws {
+        let (first, second) = (try #require(first), try #require(second))
+        var requests = OwnRequests()
+        requests.insert(1, for: [first, second])
+        #expect(requests.areUsable([first], of: 1))
+        // As an answer for all repeats them.
+        #expect(!requests.areUsable([first], of: 1))
+        #expect(requests.didFail(1) && !requests.didFail(1))
+        requests.insert(2, for: [first, second])
+        #expect(requests.areUsable([first], of: 2) && requests.areUsable([second], of: 2))
+        #expect(!requests.areUsable([second], of: 2) && !requests.didFail(2))
+        requests.insert(3, for: [])
+        #expect(requests.areUsable([], of: 3) && !requests.didFail(3))
+        #expect(!requests.areUsable([first], of: 4) && !requests.didFail(4))
+    }
+}
