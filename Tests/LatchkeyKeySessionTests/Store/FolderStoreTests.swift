@@ -248,7 +248,8 @@ import Testing
     @Test func anEmptiedDatabaseIsRefusedWhileItsCounterIsTakenOver() async throws {
         try takeEarlierStore()
         var configuration = configuration()
-        let (earlier, counter, database) = (folder.path + "/store/licenses.counter", configuration.counter, configuration.database)
+        let (counter, database) = (configuration.counter, configuration.database)
+        let earlier = folder.path + "/store/licenses.counter"
         configuration.secret = BusySecret(secret: configuration.secret) { () throws(LicenseStoreError) in
             guard StoreFiles.exists(earlier) else { return }
             try StoreFiles.createFolder(of: counter)

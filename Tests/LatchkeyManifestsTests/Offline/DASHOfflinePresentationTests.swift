@@ -87,9 +87,18 @@ struct DASHOfflinePresentationTests {
         ("", "stream.mpd", "<SegmentTemplate duration=\"5\" media=\"$Number$\"/>"),
         ("c/d?t=1", "c/d", "<SegmentTemplate duration=\"5\" media=\"$Number$\" initialization=\"i?t=2\"/>"),
         ("c?t=1", "c", "<SegmentList duration=\"9\"><SegmentURL media=\"f?t=2\"/></SegmentList>"),
-        ("c?t=1", "c", "<SegmentList duration=\"5\"><SegmentURL mediaRange=\"1-9\"/><SegmentURL media=\"f\"/></SegmentList>"),
-        ("c?t=1", "c", "<SegmentList duration=\"9\"><Initialization range=\"0-9\"/><SegmentURL media=\"\"/></SegmentList>"),
-        ("c?t=1", "c", "<SegmentTemplate duration=\"5\" media=\"$Number$?t=2\"><Initialization range=\"0-9\"/></SegmentTemplate>"),
+        (
+            "c?t=1", "c",
+            "<SegmentList duration=\"5\"><SegmentURL mediaRange=\"1-9\"/><SegmentURL media=\"f\"/></SegmentList>"
+        ),
+        (
+            "c?t=1", "c",
+            "<SegmentList duration=\"9\"><Initialization range=\"0-9\"/><SegmentURL media=\"\"/></SegmentList>"
+        ),
+        (
+            "c?t=1", "c",
+            "<SegmentTemplate duration=\"5\" media=\"$Number$?t=2\"><Initialization range=\"0-9\"/></SegmentTemplate>"
+        ),
         ("c?t=1", "c?t=1", "<SegmentBase indexRange=\"10-19\"/>"), ("c?t=1", "c?t=1", ""),
     ])
     func theQueryOfTheManifestIsNotThatOfSegments(base: String, written: String, segments: String) throws {

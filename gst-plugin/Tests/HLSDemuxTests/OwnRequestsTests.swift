@@ -7,10 +7,9 @@ import Testing
 
 /// Of which keys of its requests an element tells, and when.
 @Suite struct OwnRequestsTests {
-    private let (first, second) = (KeyID([UInt8](repeating: 1, count: 16)), KeyID([UInt8](repeating: 2, count: 16)))
-
     @Test func keysMayComeOneByOne() throws {
-        let (first, second) = (try #require(first), try #require(second))
+        let first = try #require(KeyID([UInt8](repeating: 1, count: 16)))
+        let second = try #require(KeyID([UInt8](repeating: 2, count: 16)))
         var requests = OwnRequests()
         requests.insert(1, for: [first, second])
         #expect(requests.areUsable([first], of: 1))
