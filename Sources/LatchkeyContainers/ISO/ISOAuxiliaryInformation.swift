@@ -79,6 +79,20 @@ struct ISOAuxiliaryInformation {
         return type == "...." || type == "piff" || ProtectionScheme(rawValue: type) != nil
     }
 
+    /// The name of a box that has IVs or maps of samples, which are encrypted then; nil where none has.
+    var filledBox: String? {
+        guard override?.isProtected != false else { return nil }
+        // A clear sample's entry has no IV, and at most the number of its subsamples: 0.
+        if let list = lists.first(where: {
+            $0.count > 0 && $0.end - $0.start > ($0.hasSubsamples ? 2 * $0.count : 0)
+        }) {
+            return list.name
+        }
+        guard let sizes, sizes.common > 0 || (0..<sizes.rows.count).contains(where: { sizes.size(of: $0) > 0 })
+        else { return nil }
+        return "box “saiz”"
+    }
+
     private mutating func readSizes(_ box: ISOBox, in bytes: [UInt8]) throws(FormatError) {
         var (reader, _, flags) = try box.fullReader(bytes)
         if flags & 1 != 0 { try reader.skip(8) }

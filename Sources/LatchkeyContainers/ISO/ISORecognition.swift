@@ -153,6 +153,54 @@ extension ISORecognition {
     }
 }
 
+/// What the first fragment of a segment says of encryption by itself.
+public enum FragmentSign: Hashable, Sendable {
+    case none
+    /// More bytes are needed to know. The last `rest` ones belong to a box that goes on there.
+    case unknown(rest: Int)
+    /// The samples of the track are encrypted, as the box says.
+    case encrypted(box: String, track: UInt32)
+}
+
+extension ISORecognition {
+    /// Looks for boxes that tell of encrypted samples. For tracks whose sample entries are clear.
+    ///
+    /// - Parameter bytes: the start of a segment, with or without an init segment in front of it.
+    public static func sign(inSegment bytes: UnsafeRawBufferPointer) -> FragmentSign {
+        var place = 0
+        while bytes.count - place >= 16 {
+            let start = Array(bytes[place..<place + 16])
+            guard let header = try? ISOBoxHeader(start[...], at: 0), ISOStream.typesAtTop.contains(header.type),
+                let size = header.size, size <= ISOFragment.maximumSize
+            else { return .none }
+            guard Int(size) <= bytes.count - place else { break }
+            let end = place + Int(size)
+            if header.type == "moof" { return sign(inFragment: Array(bytes[place..<end])) }
+            place = end
+        }
+        return .unknown(rest: bytes.count - place)
+    }
+
+    private static func sign(inFragment bytes: [UInt8]) -> FragmentSign {
+        guard let moof = try? ISOBox.boxes(in: bytes, range: 0..<bytes.count).first,
+            let boxes = try? moof.children(in: bytes)
+        else { return .none }
+        for traf in boxes where traf.type == "traf" {
+            guard let own = try? traf.children(in: bytes), let box = signingBox(among: own, in: bytes) else { continue }
+            var header = own.first { $0.type == "tfhd" }.flatMap { try? $0.fullReader(bytes).reader }
+            return .encrypted(box: box, track: (try? header?.readUInt32()) ?? 0)
+        }
+        return .none
+    }
+
+    private static func signingBox(among boxes: [ISOBox], in bytes: [UInt8]) -> String? {
+        if let isEncrypted = (try? ISOSampleGroups(boxes, in: bytes))?.encryptsFragment {
+            return isEncrypted ? "box “sgpd”" : nil
+        }
+        return (try? ISOAuxiliaryInformation(boxes, in: bytes))?.filledBox
+    }
+}
+
 extension ISORecognition {
     /// The keys that PIFF's boxes name for the samples of a fragment, of which `bytes` are the start. `keyID`: of samples of which
     /// they name none. Nil where that cannot be told, as where keys change inside of the fragment.

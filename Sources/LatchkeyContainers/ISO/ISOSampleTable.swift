@@ -145,6 +145,17 @@ struct ISOSampleGroups: Sendable {
         return (try? reader.readFourCC()) == type
     }
 
+    /// Whether samples of a fragment are in one of its own groups that is encrypted; nil where none is in a group of its own.
+    var encryptsFragment: Bool? {
+        var result: Bool?
+        for row in -1..<runs.count {
+            let index = row < 0 ? defaultIndex | 0x10000 : runs.uint32(row, 0) > 0 ? runs.uint32(row, 4) : 0
+            guard index > 0x10000, descriptions.indices.contains(Int(index) - 0x10001) else { continue }
+            result = result ?? false || descriptions[Int(index) - 0x10001].isProtected
+        }
+        return result
+    }
+
     private mutating func readDescriptions(_ box: ISOBox, in bytes: [UInt8]) throws(FormatError) {
         var (reader, version, _) = try box.fullReader(bytes)
         guard try reader.readFourCC() == Self.type else { return }

@@ -220,7 +220,7 @@ public struct LicenseStoreConfiguration: Sendable {
     /// How long the store waits for other processes before it says `busy`. Milliseconds count.
     public var busyTimeout: Duration = .seconds(10)
 
-    /// Where earlier versions had the counter. The first that is there is taken over when the store was opened.
+    /// Where earlier versions had the counter. The first that is there is taken over once the database was compared with it.
     private(set) var earlierCounters: [String] = []
 
     // What tests set.

@@ -3,10 +3,12 @@
 import LatchkeyContainers
 public import LatchkeyProtection
 
-/// The Representations of one Period that show the same: of a player's choice among them, the keys may leave some. A value.
+/// The Representations of one Period that may stand in for each other: of a player's choice among them, the keys may leave
+/// some. A value.
 ///
 /// Packagers put Representations with keys of their own into one AdaptationSet or into several: sets of the same media,
-/// language, roles and properties count as one. Each set of a live manifest stands for itself.
+/// language, roles and properties count as one. So does all sound: another language is better than none. Each set of a live
+/// manifest stands for itself.
 public struct DASHAlternatives: Hashable, Sendable {
     /// Where a Representation stands: the numbers of its Period, its AdaptationSet therein, and itself therein.
     struct Place: Hashable, Sendable {
@@ -26,14 +28,16 @@ public struct DASHAlternatives: Hashable, Sendable {
     public var media: OutputPolicy.Media?
     /// Each with other KIDs.
     var parts: [Part]
+    /// Whether the rest plays without any of them, as without subtitles.
+    var isOptional = false
 
     /// All KIDs that a choice depends on; none where all need the same.
-    public var deciding: Set<KeyID> { parts.count > 1 ? Self.keyIDs(of: parts) : [] }
+    public var deciding: Set<KeyID> { parts.count > 1 || isOptional ? Self.keyIDs(of: parts) : [] }
 
-    /// What is left out if these keys may not be used: nothing where no other part would be left.
+    /// What is left out if these keys may not be used: nothing where no other part would be left, unless that is optional.
     func parts(without refused: Set<KeyID>) -> [Part] {
         let found = parts.filter { !$0.keyIDs.isDisjoint(with: refused) }
-        return found.count < parts.count ? found : []
+        return found.count < parts.count || isOptional ? found : []
     }
 
     /// Those of the keys for which something is left out.

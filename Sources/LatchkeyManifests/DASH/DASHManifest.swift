@@ -202,30 +202,37 @@ extension DASHManifest {
                     found[kind] = same
                 }
                 if !unknown.isEmpty { findUntold(among: found.values.map { $0.parts.values.map(\.places) }) }
-                let choices = found.values.filter { $0.parts.count > 1 }
-                choiceCount += choices.flatMap(\.parts.values).reduce(0) { $0 + $1.keyIDs.count }
+                let choices = found.filter { kind, same in
+                    same.parts.count > 1 || kind.isOptional && same.parts[nil] == nil
+                }
+                choiceCount += choices.values.flatMap(\.parts.values).reduce(0) { $0 + $1.keyIDs.count }
                 guard choiceCount <= DASHManifest.keyLimit else { continue }
-                for (media, parts) in choices {
+                for (kind, same) in choices {
+                    let parts = same.parts.sorted { ($0.key ?? -1) < ($1.key ?? -1) }.map(\.value)
                     alternatives.append(
-                        DASHAlternatives(
-                            media: media, parts: parts.sorted { ($0.key ?? -1) < ($1.key ?? -1) }.map(\.value)))
+                        DASHAlternatives(media: same.media, parts: parts, isOptional: kind.isOptional))
                 }
             }
         }
 
-        /// What an AdaptationSet is, for the choice among several: what a viewer would miss of another one.
+        /// What an AdaptationSet is, for the choice among several: what a viewer would miss of another one. Of sound, any is
+        /// better than none.
         private struct Kind: Hashable {
             private var type: String?
             private var language: String?
             private var properties: Set<String>
             private var number: Int?
 
+            /// Whether the rest plays without it.
+            var isOptional: Bool { type == "text" && number == nil }
+
             /// `number`: of a set that no other may stand for.
             init(_ set: XMLElement, number: Int?) {
                 self.number = number
                 type = Collector.mediaType(of: set)
-                language = set[attribute: "lang"]
-                let names: Set<String> = ["Role", "Accessibility", "EssentialProperty", "Viewpoint"]
+                language = type == "audio" ? nil : set[attribute: "lang"]
+                var names: Set<String> = ["EssentialProperty"]
+                if type != "audio" { names.formUnion(["Role", "Accessibility", "Viewpoint"]) }
                 properties = Set(
                     set.children.filter { names.contains($0.localName) }.map { property in
                         let scheme = property[attribute: "schemeIdUri"] ?? ""

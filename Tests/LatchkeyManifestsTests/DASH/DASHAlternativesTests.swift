@@ -9,12 +9,12 @@ import Testing
     private func keyID(_ number: Int) -> KeyID { KeyID(high: 1, low: UInt64(number)) }
 
     /// `[v1 v2] [a3]` is an AdaptationSet of video with two Representations, which have the KIDs 1 and 2, and one of audio.
-    /// `v` has none. What follows a colon are attributes of the set.
+    /// `v` has none, and `t3` is text. What follows a colon are attributes of the set.
     private func manifest(_ text: String, attributes: String = "") -> [UInt8] {
         let sets = text.split(separator: "]").map { part -> String in
             let words = part.drop { $0 == " " || $0 == "[" }.split(separator: ":", maxSplits: 1)
             let names = (words.first ?? "").split(separator: " ")
-            let type = names.first?.first == "a" ? "audio" : "video"
+            let type = names.first?.first.flatMap { ["a": "audio", "t": "text"][$0] } ?? "video"
             let inside = names.map { name -> String in
                 let protection = Int(name.dropFirst()).map { number in
                     "<ContentProtection schemeIdUri=\"urn:mpeg:dash:mp4protection:2011\" "
@@ -49,9 +49,17 @@ import Testing
         ("[v v2] [a3]", [2], "[v] [a3]"), ("[v v] [a]", [1], nil),
         // Sets of their own are as one.
         ("[v1] [v2] [a3]", [2], "[v1] [a3]"), ("[v1] [v2 v4] [a3]", [1, 4], "[v2] [a3]"), ("[v1] [v2]", [1, 2], nil),
-        // What is another language is no other quality.
-        ("[v1] [a2:lang=\"en\"] [a3:lang=\"de\"]", [2], nil),
+        // Sound stands in for sound of another language, wherever it stands, as long as any is left.
+        ("[v1] [a2:lang=\"en\"] [a3:lang=\"de\"]", [2], "[v1] [a3]"),
+        ("[v1] [a2:lang=\"en\"] [a3:lang=\"de\"]", [3], "[v1] [a2]"),
+        ("[v1] [a2:lang=\"en\"] [a3:lang=\"de\"]", [2, 3], nil),
         ("[v1] [a2:lang=\"en\"] [a3:lang=\"en\"]", [2], "[v1] [a3]"),
+        ("[v1] [a2 a4:lang=\"en\"] [a3:lang=\"de\"] [a:lang=\"fi\"]", [2, 3], "[v1] [a4] [a]"),
+        // Pictures do not, and neither does text for sound.
+        ("[v1:lang=\"en\"] [v2:lang=\"de\"] [a3]", [1], nil), ("[v1] [a2] [t:lang=\"de\"]", [2], nil),
+        // Text is not needed.
+        ("[v1] [a3] [t2]", [2], "[v1] [a3]"), ("[v1] [a3] [t2:lang=\"en\"] [t4:lang=\"de\"]", [2], "[v1] [a3] [t4]"),
+        ("[v1] [a3] [t2 t]", [2], "[v1] [a3] [t]"), ("[v1] [a3] [t2]", [1, 3], nil),
     ]
 
     @Test(arguments: refusals)
@@ -68,6 +76,8 @@ import Testing
 
     @Test(arguments: [
         ("[v1 v2] [a3]", [1, 2]), ("[v1 v1] [a3]", []), ("[v1] [v2] [a3] [a4]", [1, 2, 3, 4]), ("[v v] [a]", []),
+        ("[v1] [a2:lang=\"en\"] [a3:lang=\"de\"]", [2, 3]), ("[v1] [a1:lang=\"en\"] [a1:lang=\"de\"]", []),
+        ("[v1] [a1] [t4]", [4]), ("[v1] [a1] [t]", []),
     ])
     func aChoiceDependsOnKeys(text: String, expected: [Int]) throws {
         let deciding = try DASHManifest(manifest(text)).alternatives.reduce(into: Set<KeyID>()) {
@@ -88,10 +98,10 @@ import Testing
     }
 
     @Test func setsOfALiveManifestStay() throws {
-        let bytes = manifest("[v1] [v2] [v3 v4] [a5]", attributes: "type=\"dynamic\"")
+        let bytes = manifest("[v1] [v2] [v3 v4] [a5] [a6:lang=\"en\"] [t7]", attributes: "type=\"dynamic\"")
         let alternatives = try DASHManifest(bytes).alternatives
-        let kept = try DASHManifest.leavingOut([keyID(2), keyID(4)], of: alternatives, in: bytes)
-        #expect(try kept.map(names) == "[v1] [v2] [v3] [a5]")
+        let kept = try DASHManifest.leavingOut(Set([2, 4, 5, 7].map(keyID)), of: alternatives, in: bytes)
+        #expect(try kept.map(names) == "[v1] [v2] [v3] [a5] [a6] [t7]")
     }
 
     /// Each choice looks at all keys of its own, and many Periods may share many.
@@ -131,7 +141,7 @@ import Testing
 
     private static let common = "<ContentProtection schemeIdUri=\"urn:mpeg:dash:mp4protection:2011\"/>"
 
-    /// Two qualities each of pictures and of sound, of which only init segments tell the keys, one track alone, and clear text.
+    /// Pictures, and sound of two languages, of which only init segments tell the keys, and clear text.
     private static let untold = """
         <MPD><BaseURL>media/</BaseURL><Period><AdaptationSet contentType="video">\(common)\
         <SegmentTemplate initialization="$RepresentationID$/init.mp4" media="$Number$.m4s" duration="1"/>\
@@ -151,8 +161,8 @@ import Testing
         #expect(
             untold.map { "\($0.url) \($0.byteRange?.httpRange ?? "")" } == [
                 "https://a.test/x/media/a/init.mp4 ", "https://a.test/x/media/b/b/init.mp4 ",
-                "https://a.test/x/media/c.mp4 bytes=0-699", "https://a.test/d.mp4 bytes=0-799",
-                "https://b.test/e.mp4 bytes=0-65535",
+                "https://a.test/x/media/alone.mp4 bytes=0-65535", "https://a.test/x/media/c.mp4 bytes=0-699",
+                "https://a.test/d.mp4 bytes=0-799", "https://b.test/e.mp4 bytes=0-65535",
             ])
         #expect(try DASHManifest(bytes).untold.isEmpty)
         // Clear media is no matter of keys.

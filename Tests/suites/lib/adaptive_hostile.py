@@ -151,6 +151,25 @@ def clear_inits():
     return protected_dash() | inits
 
 
+def unmarked(kinds=KINDS):
+    """The same, and a manifest that says nothing either. Kinds that are not named are clear throughout."""
+    letters = tuple(kind[0] for kind in kinds)
+    clear = {name: data for name, data in manifests.clear_files().items() if not name.startswith(letters)}
+    files = clear_inits()
+    return files | {"stream.mpd": protected_dash(is_told=False)["stream.mpd"]} | clear
+
+
+def unmarked_hls():
+    """The same as HLS, without a line for a key."""
+    files, folder = unmarked(), corpus.case(manifests.PROTECTED)
+    del files["stream.mpd"]
+    for name in ("master", "v", "a"):
+        with open(folder.path(f"{name}.m3u8"), encoding="utf-8") as file:
+            text = re.sub("#EXT-X-KEY.*\n", "", file.read())
+        files[f"{name.replace('master', 'stream')}.m3u8"] = text
+    return files
+
+
 def smooth(change, kinds=KINDS, is_clear=False):
     """`change`: what becomes of the fragments of these kinds. `is_clear`: without protection."""
     files = manifests.clear_smooth() if is_clear else manifests.smooth_files(lambda _path, data: data)
@@ -203,13 +222,19 @@ class Live:
 # Scenes
 
 
-def ends(make, *words):
+def ends(make, *words, deadline=DEADLINE):
     def behavior():
         with Scene(make(), is_mute=True) as scene:
             scene.player.play()
-            says(scene.error(DEADLINE), words)
+            says(scene.error(deadline), words)
 
     return behavior
+
+
+def unmarked_ends(make):
+    """At once: no watch has to see that nothing goes on."""
+    words = "box “senc”", r"track \d+ are encrypted", ANY_SEGMENT, "init segment does not say how"
+    return ends(make, *words, deadline=6.0 * PATIENCE)
 
 
 def smooth_live():
@@ -342,6 +367,10 @@ ALL = {
         corpus.case(manifests.PROTECTED).keys_file),
     "dash-clear-init": (
         ends(clear_inits, ANY_SEGMENT, "cannot begin", "no init segment says"), corpus.case(manifests.PROTECTED).keys_file),
+    "dash-unmarked": (unmarked_ends(unmarked), ""),
+    "dash-unmarked-video": (unmarked_ends(lambda: unmarked(("video",))), ""),
+    "dash-unmarked-sound": (unmarked_ends(lambda: unmarked(("audio",))), ""),
+    "hls-unmarked": (unmarked_ends(unmarked_hls), ""),
     "dash-untold": (
         ends(lambda: protected_dash(is_told=False), "No key for", f"KID ({'|'.join(CENC)})"), ""),
     "dash-live-noise": (live_noise(0), ""),

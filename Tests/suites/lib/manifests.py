@@ -11,6 +11,7 @@ import uuid
 
 import corpus
 import hls_media
+import text_tracks
 from hls_origin import Paced
 
 # Four segments of a second each; whole ones are encrypted, so that what is in them is clear.
@@ -341,6 +342,32 @@ def partial_sets(count, service="", kids=True):
     return f'<AdaptationSet contentType="video" segmentAlignment="true">{representations}</AdaptationSet>{sound}</AdaptationSet>'
 
 
+def partial_languages(refused):
+    """The files of `PROTECTED` with sound of two languages, of which the first one or the second one, as `refused` says, has
+    `LARGE_KID`; with `text`, sound is one, and subtitles have a key of their own."""
+    files, kids = protected_files(), {kind: track_kid(kind) for kind in ("video", "audio")}
+    video, audio = sets(4, tuple(_marked(kid) + _clear_key() for kid in kids.values())).split("</AdaptationSet>")[:2]
+    if refused == "text":
+        files |= text_tracks.files(b"wvtt", b"cenc")
+        others = [audio, text_tracks.dash_set("wvtt", _marked(text_tracks.KID.hex()) + _clear_key())]
+    else:
+        files["large_init.mp4"] = _with_kid(files["a_init.mp4"], LARGE_KID)
+        other = audio.replace(str(uuid.UUID(kids["audio"])), str(uuid.UUID(LARGE_KID))).replace("a_init.mp4", "large_init.mp4")
+        pair = [audio.replace(" contentType", ' lang="en" contentType'),
+                other.replace(" contentType", ' lang="de" contentType').replace('id="a"', 'id="b"')]
+        others = pair[::-1] if refused == "first" else pair
+    period = "".join(f"{part}</AdaptationSet>" for part in (video, *others))
+    return files | {
+        "stream.mpd": f'{START}type="static" mediaPresentationDuration="PT4S"><Period id="0">{period}</Period></MPD>'}
+
+
+def _with_kid(init, kid):
+    """The init segment with another KID in its `tenc` box."""
+    result, place = bytearray(init), init.index(b"tenc") + 12
+    result[place:place + 16] = bytes.fromhex(kid)
+    return bytes(result)
+
+
 def wanted_kids(request):
     """Those that a ClearKey license is asked for."""
     return [base64.urlsafe_b64decode(kid + "==").hex() for kid in json.loads(request.body)["kids"]]
@@ -365,15 +392,12 @@ def partial_dash(service=None, kids=True):
     """Their files, on demand and live. `service` answers license requests. `kids`: as for `partial_sets`."""
     laurl = '<dashif:Laurl xmlns:dashif="https://dashif.org/CPS">license</dashif:Laurl>' if service else ""
     files = protected_files()
-    large = bytearray(files["v_init.mp4"])
-    place = large.index(b"tenc") + 12
-    large[place:place + 16] = bytes.fromhex(LARGE_KID)
     live = Live()
     live.sets = lambda count: partial_sets(count, kids=kids)
+    files["large_init.mp4"] = _with_kid(files["v_init.mp4"], LARGE_KID)
     return files | ({"license": service} if service else {}) | {
-        "large_init.mp4": bytes(large), "live.mpd": live,
-        "stream.mpd": f'{START}type="static" mediaPresentationDuration="PT4S"><Period id="0">{partial_sets(4, laurl, kids)}</Period>'
-                      '</MPD>'}
+        "live.mpd": live, "stream.mpd":
+        f'{START}type="static" mediaPresentationDuration="PT4S"><Period id="0">{partial_sets(4, laurl, kids)}</Period></MPD>'}
 
 
 # What says how the media is protected

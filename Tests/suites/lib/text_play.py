@@ -81,10 +81,7 @@ def dash(kind, text_scheme, scheme):
     """As `trick_media.dash`, with a set of text."""
     files, name, keys = trick_media.dash(scheme)
     files |= text_tracks.files(kind.encode(), text_scheme and text_scheme.encode())
-    files[name] = files[name].replace("</Period>", (
-        '<AdaptationSet contentType="text" lang="de"><Representation id="t" mimeType="application/mp4" '
-        f'codecs="{kind}" bandwidth="1000"><SegmentTemplate timescale="1" duration="1" initialization="t_init.mp4" '
-        'media="t_$Number$.m4s" startNumber="1"/></Representation></AdaptationSet></Period>'))
+    files[name] = files[name].replace("</Period>", f"{text_tracks.dash_set(kind)}</AdaptationSet></Period>")
     return files, name, keys + text_tracks.KEYS
 
 

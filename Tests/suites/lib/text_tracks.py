@@ -111,6 +111,13 @@ def files(kind, scheme):
         f"t_{number + 1}.m4s": fragment(kind, scheme, number) for number in range(COUNT)}
 
 
+def dash_set(kind, protection=""):
+    """The AdaptationSet of `files`, without its end tag. `protection`: its descriptors."""
+    return f'<AdaptationSet contentType="text" lang="de">{protection}<Representation id="t" mimeType="application/mp4" ' \
+           f'codecs="{kind}" bandwidth="1000"><SegmentTemplate timescale="1" duration="1" initialization="t_init.mp4" ' \
+           'media="t_$Number$.m4s" startNumber="1"/></Representation>'
+
+
 def muxed(data, kind, scheme):
     """A fragmented file of pictures and sound with a text track besides."""
     result, fragments, moofs = b"", [fragment(kind, scheme, number) for number in range(COUNT)], 0

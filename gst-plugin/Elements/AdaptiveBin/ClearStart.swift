@@ -12,7 +12,8 @@ import LatchkeyContainers
 /// chosen.
 ///
 /// The stock demuxers send a SEGMENT event in front of each init segment, and of each note. So the buffer behind such an event
-/// is looked at, and no other: media that stays clear costs nothing.
+/// is looked at, and no other: media that stays clear costs nothing. Behind an init segment that is clear, the first fragment
+/// is looked at, too. Its boxes may say that it is encrypted, and then nothing can decrypt it.
 final class ClearStart {
     /// What decrypts a stream in front of its demuxer or parser.
     private enum Late: String {
@@ -36,6 +37,13 @@ final class ClearStart {
     private var hasCaps = false
     private var isRenamed = false
     private var isLooking = false
+    /// A clear init segment came, and no whole `moof` box behind it.
+    private var awaitsFragment = false
+    /// What came of the segment, if that is less than its `moof` box.
+    private var held: [UInt8] = []
+
+    /// In bytes. More is not waited for.
+    private static let heldLimit = 256 << 10
 
     private init(_ sink: PadReference, _ bin: AdaptiveBin) {
         self.bin = WeakElement(bin.reference)
@@ -85,6 +93,7 @@ final class ClearStart {
 
     /// Looks at what comes behind a SEGMENT event.
     private func look() {
+        held = []
         guard !isLooking, state == .unknown || state == .clear, readsInitSegments || mayHaveNotes || mayHaveProgramMap
         else { return }
         isLooking = true
@@ -106,6 +115,7 @@ final class ClearStart {
         // Caps may come behind the SEGMENT event.
         if state == .hasDecryptor { return .enough }
         switch buffer.withBytesOfFirstMemory(Self.front(of:)) ?? .media {
+        case .media where awaitsFragment, .note where awaitsFragment: return lookForFragment(buffer)
         case .media:
             // Segments in envelopes have notes that no SEGMENT event tells of.
             if mayHaveNotes { return .more }
@@ -123,7 +133,36 @@ final class ClearStart {
             if verdict == nil, buffer.withBytes(Self.namesEncryption) == true { verdict = true }
             // It may come in pieces.
             guard let isProtected = verdict else { return .more }
-            return isProtected ? encryptedInitSegmentDidCome() : .enough
+            guard !isProtected else { return encryptedInitSegmentDidCome() }
+            held = []
+            // The parser finds a decryptor by the names of encrypted sample entries alone.
+            guard buffer.withBytesOfFirstMemory(Self.namesEncryption) == false else { return .enough }
+            return lookForFragment(buffer)
+        }
+    }
+
+    /// Of the buffer, nothing is copied that does not belong to a box that goes on in the next one.
+    private func lookForFragment(_ buffer: borrowing Buffer) -> BufferLook {
+        awaitsFragment = false
+        guard let part = buffer.part(from: 0) else { return .enough }
+        part.keep(min(part.size, Self.heldLimit), from: 0)
+        let sign = part.withBytes { bytes -> FragmentSign in
+            if !held.isEmpty { held += bytes }
+            let sign =
+                held.isEmpty
+                ? ISORecognition.sign(inSegment: bytes) : held.withUnsafeBytes { ISORecognition.sign(inSegment: $0) }
+            if case .unknown(let rest) = sign { held = held.isEmpty ? Array(bytes.suffix(rest)) : held.suffix(rest) }
+            return sign
+        }
+        switch sign {
+        case .unknown where buffer.size <= Self.heldLimit && held.count <= Self.heldLimit:
+            awaitsFragment = true
+            return .more
+        case .encrypted(let box, let track):
+            return refuse(because: .undeclared(box, track, ask { $0.lastSegment }.flatMap { $0 }))
+        default:
+            held = []
+            return .enough
         }
     }
 

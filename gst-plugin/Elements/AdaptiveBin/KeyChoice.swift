@@ -84,7 +84,7 @@ extension AdaptiveBin {
         for (name, error) in new.map({ (session.name(of: $0.key), $0.value) }).sorted(by: { $0.0 < $1.0 }) {
             reference.postWarning(
                 GST_STREAM_ERROR_DECRYPT_NOKEY, "No key for \(name): \(error). What needs it is left out.",
-                debug: "Other qualities have keys, and are played. With partial-licenses=refuse, playback ends instead."
+                debug: "What else has keys is played. With partial-licenses=refuse, playback ends instead."
             )
         }
     }

@@ -179,6 +179,16 @@ extension HLSFailure {
             advice: "Ask for a playlist that names the key, or for media that is clear.")
     }
 
+    /// A box of a fragment says that its samples are encrypted, and the init segment does not. `segment`: the URL of what was
+    /// fetched last, if that is known.
+    static func undeclared(_ box: String, _ track: UInt32, _ segment: String?) -> PresentationFailure {
+        PresentationFailure(
+            kind: .unsupported,
+            text: "The \(box) of a fragment says that samples of track \(track) are encrypted, and the init segment "
+                + "does not say how." + (segment.map { " The last segment came from \($0)." } ?? ""),
+            advice: "Ask for media whose init segment names the encryption, or for media that is clear.")
+    }
+
     /// `name` is how the key is called in front of people.
     static func key(_ name: String, _ error: KeyError) -> HLSFailure {
         HLSFailure(
