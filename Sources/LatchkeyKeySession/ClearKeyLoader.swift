@@ -83,7 +83,7 @@ public final class ClearKeyLoader: ResourceLoader {
     }
 
     private func keyIDs(of request: KeyLoadingRequest) -> [KeyID] {
-        let missing = request.missingKeyIDs
+        let missing = request.sayMissingKeyIDs()
         return missing.isEmpty && request.keyIDs.isEmpty ? request.initializationData.flatMap(\.keyIDs) : missing
     }
 

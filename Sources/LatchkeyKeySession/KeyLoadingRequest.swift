@@ -154,6 +154,9 @@ public final class KeyLoadingRequest: Sendable, Identifiable {
     /// Hands over some of the keys. The request stays open for a loader that has the rest.
     public func provide(_ keys: [KeyID: ContentKey]) { session?.provide(keys, for: id) }
 
+    /// `missingKeyIDs`, for loaders that say them to the answering party: a refusal is then about these.
+    func sayMissingKeyIDs() -> [KeyID] { session?.sayMissingKeyIDs(ofRequest: id) ?? [] }
+
     /// For loaders that ask by what the playlist has for the key, whatever the KID is that stands for it.
     func noteSaysNoKeyID() { session?.noteSaysNoKeyID(ofRequest: id) }
 

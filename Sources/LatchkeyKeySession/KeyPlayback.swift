@@ -168,6 +168,15 @@ extension KeySession {
     /// Whether the key's license counts from a first play that is not written down.
     package func awaitsFirstPlay(_ keyID: KeyID?) -> Bool { core.withLock { !$0.state.playNotes(of: keyID).isEmpty } }
 
+    /// The answering party gets these KIDs, the ones that have no key yet under the names that count now.
+    func sayMissingKeyIDs(ofRequest id: UInt64) -> [KeyID] {
+        core.withLock { core in
+            let keyIDs = core.state.missing(in: id).compactMap(\.self)
+            for keyID in keyIDs { core.state.note(id, says: keyID) }
+            return keyIDs
+        }
+    }
+
     /// The answering party gets no KID of the request.
     func noteSaysNoKeyID(ofRequest id: UInt64) { core.withLock { $0.state.noteSaysNoKeyID(id) } }
 

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
 
+import LatchkeyHTTP
 import LatchkeyKeySystems
 import LatchkeyProtection
+import LatchkeyTestAuthorities
 import Testing
 
 @testable import LatchkeyKeySession
@@ -321,6 +323,28 @@ struct KeyNamesTests {
         #expect(hex(session.status(of: keyID(1)).key) == keyHex(1))
         #expect(session.keyURI(of: keyID(1)) == "skd://a")
         #expect(session.keyURI(of: made) == nil)
+    }
+
+    /// The media says its KID before a loader does: the refusal is of that KID, so the request is not made again.
+    @Test func aRefusalOfTheMediasKeyIDIsFinal() async throws {
+        final class Naming: ResourceLoader {
+            let name = "naming"
+            let keySystems: Set<KeySystem>? = nil
+            func shouldWaitForLoading(of request: KeyLoadingRequest) -> Bool {
+                _ = request.session?.keyID(forURI: "skd://a", mediaKeyID: keyID(1))
+                return false
+            }
+        }
+        let transport = FakeTransport { request, _ throws(HTTPError) in
+            HTTPResponse(status: 403, body: [], url: request.url)
+        }
+        let clearKey = ClearKeyLoader(url: "https://license.example/ck", transport: transport)
+        let session = KeySession(loaders: [Naming(), clearKey])
+        let watcher = Watcher(session)
+        session.demand(KeyDemand(keyIDs: [session.keyID(forURI: "skd://a")], keySystem: .clearKey))
+        _ = await watcher.next { $0.isFailed }
+        #expect(session.status(of: keyID(1)).error?.isRefusal == true)
+        #expect(try transport.requests.map { try ClearKey.keyIDs(inLicenseRequest: $0.body) } == [[keyID(1)]])
     }
 
     @Test(arguments: ["skd://a", "*"]) func staticKeysAreFoundByURI(subject: String) async throws {

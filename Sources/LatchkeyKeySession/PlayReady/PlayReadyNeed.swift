@@ -22,7 +22,7 @@ struct PlayReadyNeed {
         let objects = data.compactMap { try? PlayReadyObject(initializationData: $0) }
         found = objects.compactMap { try? $0.header() }
         embedded = Array(objects.flatMap(\.embeddedLicenses).prefix(PlayReadyExchange.maximumLicenseCount))
-        let missing = request.missingKeyIDs
+        let missing = request.sayMissingKeyIDs()
         let wanted = missing.isEmpty ? request.keyIDs : missing
         let named = found.flatMap(\.keys).map(\.keyID)
         if request.keyURI != nil, wanted.count == 1, let only = named.first, !named.contains(wanted[0]) {
