@@ -13,7 +13,8 @@ import LatchkeyContainers
 ///
 /// The stock demuxers send a SEGMENT event in front of each init segment, and of each note. So the buffer behind such an event
 /// is looked at, and no other: media that stays clear costs nothing. Behind an init segment that is clear, the first fragment
-/// is looked at, too. Its boxes may say that it is encrypted, and then nothing can decrypt it.
+/// is looked at, too. Its boxes may say that it is encrypted, and then nothing can decrypt it, also where a manifest has brought
+/// a decryptor.
 final class ClearStart {
     /// What decrypts a stream in front of its demuxer or parser.
     private enum Late: String {
@@ -91,10 +92,14 @@ final class ClearStart {
     /// The first bytes of a transport stream may say that it is encrypted, where nothing else does.
     private var mayHaveProgramMap: Bool { !isISOMedia && state == .unknown }
 
+    /// The manifest or playlist says that the stream is encrypted. Its init segments may not.
+    private var isAnnounced: Bool { state == .hasDecryptor && isRenamed && readsInitSegments }
+
     /// Looks at what comes behind a SEGMENT event.
     private func look() {
         held = []
-        guard !isLooking, state == .unknown || state == .clear, readsInitSegments || mayHaveNotes || mayHaveProgramMap
+        guard !isLooking, isAnnounced || state == .unknown || state == .clear,
+            readsInitSegments || mayHaveNotes || mayHaveProgramMap
         else { return }
         isLooking = true
         // The pad keeps this object until the looks end, and not the other way round.
@@ -113,7 +118,7 @@ final class ClearStart {
     private func look(at buffer: borrowing Buffer) -> BufferLook {
         if state == .isStopped { return .drop }
         // Caps may come behind the SEGMENT event.
-        if state == .hasDecryptor { return .enough }
+        if state == .hasDecryptor, !isAnnounced { return .enough }
         switch buffer.withBytesOfFirstMemory(Self.front(of:)) ?? .media {
         case .media where awaitsFragment, .note where awaitsFragment: return lookForFragment(buffer)
         case .media:
@@ -133,7 +138,7 @@ final class ClearStart {
             if verdict == nil, buffer.withBytes(Self.namesEncryption) == true { verdict = true }
             // It may come in pieces.
             guard let isProtected = verdict else { return .more }
-            guard !isProtected else { return encryptedInitSegmentDidCome() }
+            guard !isProtected else { return isAnnounced ? .enough : encryptedInitSegmentDidCome() }
             held = []
             // The parser finds a decryptor by the names of encrypted sample entries alone.
             guard buffer.withBytesOfFirstMemory(Self.namesEncryption) == false else { return .enough }
