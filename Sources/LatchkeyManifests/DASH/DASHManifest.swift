@@ -202,15 +202,18 @@ extension DASHManifest {
                     found[kind] = same
                 }
                 if !unknown.isEmpty { findUntold(among: found.values.map { $0.parts.values.map(\.places) }) }
+                // Where text is all that there is, it is not.
+                let isTextOptional = found.keys.contains { !$0.isOptional }
                 let choices = found.filter { kind, same in
-                    same.parts.count > 1 || kind.isOptional && same.parts[nil] == nil
+                    same.parts.count > 1 || isTextOptional && kind.isOptional && same.parts[nil] == nil
                 }
                 choiceCount += choices.values.flatMap(\.parts.values).reduce(0) { $0 + $1.keyIDs.count }
                 guard choiceCount <= DASHManifest.keyLimit else { continue }
                 for (kind, same) in choices {
                     let parts = same.parts.sorted { ($0.key ?? -1) < ($1.key ?? -1) }.map(\.value)
                     alternatives.append(
-                        DASHAlternatives(media: same.media, parts: parts, isOptional: kind.isOptional))
+                        DASHAlternatives(
+                            media: same.media, parts: parts, isOptional: isTextOptional && kind.isOptional))
                 }
             }
         }
@@ -223,7 +226,7 @@ extension DASHManifest {
             private var properties: Set<String>
             private var number: Int?
 
-            /// Whether the rest plays without it.
+            /// Whether pictures and sound play without it.
             var isOptional: Bool { type == "text" && number == nil }
 
             /// `number`: of a set that no other may stand for.

@@ -60,6 +60,8 @@ import Testing
         // Text is not needed.
         ("[v1] [a3] [t2]", [2], "[v1] [a3]"), ("[v1] [a3] [t2:lang=\"en\"] [t4:lang=\"de\"]", [2], "[v1] [a3] [t4]"),
         ("[v1] [a3] [t2 t]", [2], "[v1] [a3] [t]"), ("[v1] [a3] [t2]", [1, 3], nil),
+        // Unless it is all that there is.
+        ("[t2]", [2], nil), ("[t2 t4]", [2], "[t4]"), ("[t2] [t4:lang=\"de\"]", [2, 4], nil),
     ]
 
     @Test(arguments: refusals)
