@@ -88,9 +88,7 @@ struct ISOAuxiliaryInformation {
         }) {
             return list.name
         }
-        guard let sizes, sizes.common > 0 || (0..<sizes.rows.count).contains(where: { sizes.size(of: $0) > 0 })
-        else { return nil }
-        return "box “saiz”"
+        return areSizesEmpty ? nil : "box “saiz”"
     }
 
     private mutating func readSizes(_ box: ISOBox, in bytes: [UInt8]) throws(FormatError) {

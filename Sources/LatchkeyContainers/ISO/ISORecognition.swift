@@ -165,8 +165,12 @@ public enum FragmentSign: Hashable, Sendable {
 extension ISORecognition {
     /// Looks for boxes that tell of encrypted samples. For tracks whose sample entries are clear.
     ///
-    /// - Parameter bytes: the start of a segment, with or without an init segment in front of it.
-    public static func sign(inSegment bytes: UnsafeRawBufferPointer) -> FragmentSign {
+    /// - Parameters:
+    ///   - bytes: the start of a segment, with or without an init segment in front of it.
+    ///   - hasDecryptor: whether a decryptor gets the segment. What PIFF's box has in place of the sample entry is enough for it.
+    public static func sign(
+        inSegment bytes: UnsafeRawBufferPointer, hasDecryptor: Bool = false
+    ) -> FragmentSign {
         var place = 0
         while bytes.count - place >= 16 {
             let start = Array(bytes[place..<place + 16])
@@ -175,29 +179,32 @@ extension ISORecognition {
             else { return .none }
             guard Int(size) <= bytes.count - place else { break }
             let end = place + Int(size)
-            if header.type == "moof" { return sign(inFragment: Array(bytes[place..<end])) }
+            if header.type == "moof" { return sign(inFragment: Array(bytes[place..<end]), hasDecryptor) }
             place = end
         }
         return .unknown(rest: bytes.count - place)
     }
 
-    private static func sign(inFragment bytes: [UInt8]) -> FragmentSign {
+    private static func sign(inFragment bytes: [UInt8], _ hasDecryptor: Bool) -> FragmentSign {
         guard let moof = try? ISOBox.boxes(in: bytes, range: 0..<bytes.count).first,
             let boxes = try? moof.children(in: bytes)
         else { return .none }
         for traf in boxes where traf.type == "traf" {
-            guard let own = try? traf.children(in: bytes), let box = signingBox(among: own, in: bytes) else { continue }
+            guard let own = try? traf.children(in: bytes), let box = signingBox(among: own, in: bytes, hasDecryptor)
+            else { continue }
             var header = own.first { $0.type == "tfhd" }.flatMap { try? $0.fullReader(bytes).reader }
             return .encrypted(box: box, track: (try? header?.readUInt32()) ?? 0)
         }
         return .none
     }
 
-    private static func signingBox(among boxes: [ISOBox], in bytes: [UInt8]) -> String? {
+    private static func signingBox(among boxes: [ISOBox], in bytes: [UInt8], _ hasDecryptor: Bool) -> String? {
+        let information = try? ISOAuxiliaryInformation(boxes, in: bytes)
+        if hasDecryptor, information?.override != nil { return nil }
         if let isEncrypted = (try? ISOSampleGroups(boxes, in: bytes))?.encryptsFragment {
             return isEncrypted ? "box “sgpd”" : nil
         }
-        return (try? ISOAuxiliaryInformation(boxes, in: bytes))?.filledBox
+        return information?.filledBox
     }
 }
 

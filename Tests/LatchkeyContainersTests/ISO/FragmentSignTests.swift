@@ -73,6 +73,8 @@ import Testing
         ("PIFF that says clear", [piff(isProtected: false)]),
         ("sizes of something else", [sizes("abcd")]),
         ("sizes of 0", [sizes("cenc", common: 0, rows: [0, 0])]),
+        ("sizes of no map", [sizes("cenc", common: 2), box("senc", number(2) + number(2) + [0, 0, 0, 0])]),
+        ("sizes of no map in rows", [sizes(nil, common: 0, rows: [2, 0])]),
         ("no sizes", [sizes("cenc", count: 0)]),
         ("a clear group", [groups(isProtected: [false, true], index: 0x10001)]),
         ("entries of a clear group", [list, groups(isProtected: [false], index: 0x10001)]),
@@ -86,6 +88,17 @@ import Testing
 
     @Test(arguments: clear.indices) func clearFragmentsAreNot(index: Int) {
         #expect(Self.sign(Self.segment(Self.clear[index].boxes)) == FragmentSign.none, "\(Self.clear[index].name)")
+    }
+
+    /// A decryptor takes what PIFF's box says in place of the sample entry, and finds nothing of the kind in others.
+    @Test func piffIsEnoughForADecryptor() {
+        for (boxes, expected) in [
+            ([Self.piff(isProtected: true)], FragmentSign.none),
+            ([Self.list], .encrypted(box: "box “senc”", track: 7)),
+        ] {
+            let segment = Self.segment(boxes)
+            #expect(segment.withUnsafeBytes { ISORecognition.sign(inSegment: $0, hasDecryptor: true) } == expected)
+        }
     }
 
     @Test(arguments: ["v", "a"]) func theCorpusIsTold(_ letter: String) throws {

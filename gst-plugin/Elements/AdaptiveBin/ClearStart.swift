@@ -14,7 +14,7 @@ import LatchkeyContainers
 /// The stock demuxers send a SEGMENT event in front of each init segment, and of each note. So the buffer behind such an event
 /// is looked at, and no other: media that stays clear costs nothing. Behind an init segment that is clear, the first fragment
 /// is looked at, too. Its boxes may say that it is encrypted, and then nothing can decrypt it, also where a manifest has brought
-/// a decryptor.
+/// a decryptor: that needs what the init segment says, or PIFF's box in its place.
 final class ClearStart {
     /// What decrypts a stream in front of its demuxer or parser.
     private enum Late: String {
@@ -139,6 +139,8 @@ final class ClearStart {
             // It may come in pieces.
             guard let isProtected = verdict else { return .more }
             guard !isProtected else { return isAnnounced ? .enough : encryptedInitSegmentDidCome() }
+            // The parser has chosen, whatever comes before a fragment does.
+            if state == .unknown { state = .clear }
             held = []
             // The parser finds a decryptor by the names of encrypted sample entries alone.
             guard buffer.withBytesOfFirstMemory(Self.namesEncryption) == false else { return .enough }
@@ -151,11 +153,13 @@ final class ClearStart {
         awaitsFragment = false
         guard let part = buffer.part(from: 0) else { return .enough }
         part.keep(min(part.size, Self.heldLimit), from: 0)
+        let hasDecryptor = state == .hasDecryptor
         let sign = part.withBytes { bytes -> FragmentSign in
             if !held.isEmpty { held += bytes }
             let sign =
                 held.isEmpty
-                ? ISORecognition.sign(inSegment: bytes) : held.withUnsafeBytes { ISORecognition.sign(inSegment: $0) }
+                ? ISORecognition.sign(inSegment: bytes, hasDecryptor: hasDecryptor)
+                : held.withUnsafeBytes { ISORecognition.sign(inSegment: $0, hasDecryptor: hasDecryptor) }
             if case .unknown(let rest) = sign { held = held.isEmpty ? Array(bytes.suffix(rest)) : held.suffix(rest) }
             return sign
         }

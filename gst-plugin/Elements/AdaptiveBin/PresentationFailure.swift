@@ -184,7 +184,7 @@ extension HLSFailure {
     static func undeclared(_ box: String, _ track: UInt32, _ segment: String?) -> PresentationFailure {
         PresentationFailure(
             kind: .unsupported,
-            text: "The \(box) of a fragment says that samples of track \(track) are encrypted, and the init segment "
+            text: "In a fragment, \(box) says that samples of track \(track) are encrypted, and the init segment "
                 + "does not say how." + (segment.map { " The last segment came from \($0)." } ?? ""),
             advice: "Ask for media whose init segment names the encryption, or for media that is clear.")
     }
