@@ -204,8 +204,12 @@ extension DASHManifest {
                 if !unknown.isEmpty { findUntold(among: found.values.map { $0.parts.values.map(\.places) }) }
                 // Where text is all that there is, it is not.
                 let isTextOptional = found.keys.contains { !$0.isOptional }
+                // Without these keys nothing plays: text that needs no others is no matter of a choice.
+                let needed = Set(
+                    found.filter { !$0.key.isOptional && $0.value.parts.count == 1 }.values.flatMap(\.parts.keys))
                 let choices = found.filter { kind, same in
                     same.parts.count > 1 || isTextOptional && kind.isOptional && same.parts[nil] == nil
+                        && !needed.isSuperset(of: same.parts.keys)
                 }
                 choiceCount += choices.values.flatMap(\.parts.values).reduce(0) { $0 + $1.keyIDs.count }
                 guard choiceCount <= DASHManifest.keyLimit else { continue }

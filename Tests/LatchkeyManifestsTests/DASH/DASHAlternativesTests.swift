@@ -80,6 +80,8 @@ import Testing
         ("[v1 v2] [a3]", [1, 2]), ("[v1 v1] [a3]", []), ("[v1] [v2] [a3] [a4]", [1, 2, 3, 4]), ("[v v] [a]", []),
         ("[v1] [a2:lang=\"en\"] [a3:lang=\"de\"]", [2, 3]), ("[v1] [a1:lang=\"en\"] [a1:lang=\"de\"]", []),
         ("[v1] [a1] [t4]", [4]), ("[v1] [a1] [t]", []),
+        // Nothing plays without the key of the pictures.
+        ("[v1] [a3] [t1]", []), ("[v1 v2] [a3] [t1]", [1, 2]),
     ])
     func aChoiceDependsOnKeys(text: String, expected: [Int]) throws {
         let deciding = try DASHManifest(manifest(text)).alternatives.reduce(into: Set<KeyID>()) {
