@@ -92,13 +92,13 @@ final class ClearStart {
     /// The first bytes of a transport stream may say that it is encrypted, where nothing else does.
     private var mayHaveProgramMap: Bool { !isISOMedia && state == .unknown }
 
-    /// The manifest or playlist says that the stream is encrypted. Its init segments may not.
-    private var isAnnounced: Bool { state == .hasDecryptor && isRenamed && readsInitSegments }
+    /// A decryptor is there, and init segments that come may say nothing of encryption.
+    private var hasISODecryptor: Bool { state == .hasDecryptor && readsInitSegments }
 
     /// Looks at what comes behind a SEGMENT event.
     private func look() {
         held = []
-        guard !isLooking, isAnnounced || state == .unknown || state == .clear,
+        guard !isLooking, hasISODecryptor || state == .unknown || state == .clear,
             readsInitSegments || mayHaveNotes || mayHaveProgramMap
         else { return }
         isLooking = true
@@ -118,7 +118,7 @@ final class ClearStart {
     private func look(at buffer: borrowing Buffer) -> BufferLook {
         if state == .isStopped { return .drop }
         // Caps may come behind the SEGMENT event.
-        if state == .hasDecryptor, !isAnnounced { return .enough }
+        if state == .hasDecryptor, !hasISODecryptor { return .enough }
         switch buffer.withBytesOfFirstMemory(Self.front(of:)) ?? .media {
         case .media where awaitsFragment, .note where awaitsFragment: return lookForFragment(buffer)
         case .media:
@@ -138,7 +138,7 @@ final class ClearStart {
             if verdict == nil, buffer.withBytes(Self.namesEncryption) == true { verdict = true }
             // It may come in pieces.
             guard let isProtected = verdict else { return .more }
-            guard !isProtected else { return isAnnounced ? .enough : encryptedInitSegmentDidCome() }
+            guard !isProtected else { return hasISODecryptor ? .enough : encryptedInitSegmentDidCome() }
             // The parser has chosen, whatever comes before a fragment does.
             if state == .unknown { state = .clear }
             held = []
