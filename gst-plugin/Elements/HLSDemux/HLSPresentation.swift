@@ -493,8 +493,9 @@ extension HLSPresentation {
                     guard relay.handsOn(error, at: url) else { continue }
                 }
                 // As for live segments: the stock demuxer asks for it again at once.
-                if case .initSegment = resource, relay == nil, case .connection = error.cause {
-                    _ = await pausesIfLive()
+                switch resource {
+                case .playlist, .initSegment: if relay == nil, error.mayPass { _ = await pausesIfLive() }
+                default: break
                 }
                 let end = resource.originURL.flatMap { relay?.ended(error, at: $0) } ?? error
                 return answer(to: resource, end)
