@@ -10,9 +10,9 @@ import Synchronization
 /// With a URL of its own it takes every request whose KIDs are known. Without, it takes the Clear Key requests whose
 /// media names an http or https URL, and asks there as far as `MediaLicenseURLs` allows. A request that media without a KID
 /// makes is left to others: the protocol has no way to say it. A lost connection is tried once more; a timeout and an HTTP
-/// status are not. If a service cannot be reached, or answers with status 404 or one from 500 on, the next one that the media
-/// names is asked. If services refuse 2 to 16 keys together with status 400, 403 or 404, and none has them, each is asked for
-/// alone there, once.
+/// status are not. If a service cannot be reached or may not be, or answers with status 404 or one from 500 on, the next one
+/// that the media names is asked; with several, all exchanges end within the key time-out. If services refuse 2 to 16 keys
+/// together with status 400, 403 or 404, and none has them, each is asked for alone there, once.
 ///
 /// Thread-safe; exchanges run on tasks of their own.
 public final class ClearKeyLoader: ResourceLoader {
@@ -23,6 +23,8 @@ public final class ClearKeyLoader: ResourceLoader {
     private let timeout: Duration?
     private let mediaLicenseURLs: MediaLicenseURLs
     private let transport: any HTTPTransport
+    private let keyTimeout: Duration
+    private let now: @Sendable () -> ContinuousClock.Instant
     private let tasks = Mutex<[UInt64: Task<Void, Never>]>([:])
     /// With these, a service may refuse one of several keys.
     private static let refusalStatuses = [400, 403, 404]
@@ -31,10 +33,23 @@ public final class ClearKeyLoader: ResourceLoader {
 
     /// `headers` are sent to `url` only, and never to a URL that media names, because they may hold credentials.
     /// `timeout` is for one exchange; nil leaves the transport's own.
-    public init(
+    public convenience init(
         url: String? = nil, headers: [HTTPHeader] = [], timeout: Duration? = nil,
         mediaLicenseURLs: MediaLicenseURLs = .https, transport: any HTTPTransport = CurlTransport.shared
     ) {
+        self.init(
+            url: url, headers: headers, timeout: timeout, mediaLicenseURLs: mediaLicenseURLs, transport: transport,
+            keyTimeout: ControlSettings().keyWait)
+    }
+
+    /// `keyTimeout`: how long streams wait for a key.
+    package init(
+        url: String?, headers: [HTTPHeader], timeout: Duration?, mediaLicenseURLs: MediaLicenseURLs,
+        transport: any HTTPTransport, keyTimeout: Duration,
+        now: @escaping @Sendable () -> ContinuousClock.Instant = { .now }
+    ) {
+        self.keyTimeout = keyTimeout
+        self.now = now
         self.url = url
         self.headers = url == nil ? [] : headers
         self.timeout = timeout
@@ -50,20 +65,23 @@ public final class ClearKeyLoader: ResourceLoader {
     /// a task of its own; any thread may call.
     public func shouldWaitForLoading(of request: KeyLoadingRequest) -> Bool {
         let keyIDs = keyIDs(of: request)
-        guard var exchange = exchange(for: request, keyIDs) else { return false }
+        let exchanges: [HTTPRequest]
         do throws(KeyError) {
-            if url == nil { try mediaLicenseURLs.check(&exchange, mediaURL: request.mediaURL) }
+            exchanges = try self.exchanges(for: request, keyIDs)
         } catch {
             request.finishLoading(with: error)
             return true
         }
-        let others = url == nil ? others(for: request, like: exchange) : []
+        guard let first = exchanges.first else { return false }
+        // The rest of the time is for what comes behind the answers.
+        let deadline = exchanges.count > 1 ? Deadline(end: now() + keyTimeout * 9 / 10, now: now) : nil
         let transport = transport
         tasks.withLock { tasks in
             // Made inside the lock, so that its end cannot come before its entry.
-            tasks[request.id] = Task { [weak self, exchange] in
+            tasks[request.id] = Task { [weak self] in
                 do throws(KeyError) {
-                    let keys = try await Self.keys(keyIDs, for: request, exchange, others, over: transport)
+                    let keys = try await Self.keys(
+                        keyIDs, for: request, first, exchanges.dropFirst(), deadline, over: transport)
                     request.finishLoading(with: .keys(keys))
                 } catch {
                     request.finishLoading(with: error)
@@ -87,33 +105,31 @@ public final class ClearKeyLoader: ResourceLoader {
         return missing.isEmpty && request.keyIDs.isEmpty ? request.initializationData.flatMap(\.keyIDs) : missing
     }
 
-    private func exchange(for request: KeyLoadingRequest, _ keyIDs: [KeyID]) -> HTTPRequest? {
-        guard let target = url ?? namedByMedia(request), !keyIDs.isEmpty else { return nil }
+    /// To the services that may be asked, in order. None: the application may answer. Throws why the first may not be asked, if
+    /// none may.
+    private func exchanges(for request: KeyLoadingRequest, _ keyIDs: [KeyID]) throws(KeyError) -> [HTTPRequest] {
+        let urls = url.map { [$0] } ?? namedByMedia(request)
+        guard !keyIDs.isEmpty, !urls.isEmpty else { return [] }
         let type =
             headers.contains { $0.name.lowercased() == "content-type" }
             ? [] : [HTTPHeader(name: "Content-Type", value: "application/json")]
-        var exchange = HTTPRequest(
-            method: "POST", url: target, headers: type + headers, body: ClearKey.licenseRequest(for: keyIDs))
-        exchange.maximumResponseSize = ClearKey.maximumSize
-        exchange.mayCarrySessionToken = url != nil
-        exchange.cookies = request.cookies
-        if let timeout { exchange.timeout = timeout }
-        return exchange
-    }
-
-    /// The same for the other services of the media, as far as they may be asked.
-    private func others(for request: KeyLoadingRequest, like exchange: HTTPRequest) -> [HTTPRequest] {
-        var seen: Set = [exchange.url]
-        return request.otherURLs.compactMap { url in
-            guard seen.insert(url).inserted else { return nil }
-            var other = exchange
-            other.url = url
-            (other.staysWithinOrigin, other.forbidsLocalAddresses) = (false, false)
-            guard Self.isHTTP(url), (try? mediaLicenseURLs.check(&other, mediaURL: request.mediaURL)) != nil else {
-                return nil
+        let body = ClearKey.licenseRequest(for: keyIDs)
+        var (exchanges, seen, refusal) = ([HTTPRequest](), Set<String>(), KeyError?.none)
+        for target in urls where seen.insert(target).inserted {
+            var exchange = HTTPRequest(method: "POST", url: target, headers: type + headers, body: body)
+            exchange.maximumResponseSize = ClearKey.maximumSize
+            exchange.mayCarrySessionToken = url != nil
+            exchange.cookies = request.cookies
+            if let timeout { exchange.timeout = timeout }
+            do throws(KeyError) {
+                if url == nil { try mediaLicenseURLs.check(&exchange, mediaURL: request.mediaURL) }
+                exchanges.append(exchange)
+            } catch {
+                refusal = refusal ?? error
             }
-            return other
         }
+        if exchanges.isEmpty, let refusal { throw refusal }
+        return exchanges
     }
 
     private static func isHTTP(_ url: String) -> Bool {
@@ -121,13 +137,26 @@ public final class ClearKeyLoader: ResourceLoader {
         return scheme == "http" || scheme == "https"
     }
 
-    /// The media's URL, where the media also says that it is for Clear Key. None where no such URL is asked: then the
+    /// The media's URLs, where the media also says that they are for Clear Key. None where no such URL is asked: then the
     /// application may answer.
-    private func namedByMedia(_ request: KeyLoadingRequest) -> String? {
+    private func namedByMedia(_ request: KeyLoadingRequest) -> [String] {
         guard mediaLicenseURLs != .none, request.keySystem == .clearKey, let url = request.suggestedURL else {
-            return nil
+            return []
         }
-        return Self.isHTTP(url) ? url : nil
+        return ([url] + request.otherURLs).filter(Self.isHTTP)
+    }
+
+    /// When all exchanges of a request with several services end.
+    private struct Deadline: Sendable {
+        let end: ContinuousClock.Instant
+        let now: @Sendable () -> ContinuousClock.Instant
+
+        /// The exchange, in no more than its share of the time that is left for so many.
+        func limited(_ exchange: HTTPRequest, share: Int) -> HTTPRequest {
+            var exchange = exchange
+            exchange.timeout = max(min(exchange.timeout, (end - now()) / share), .milliseconds(1))
+            return exchange
+        }
     }
 
     private struct Refusal: Error {
@@ -140,16 +169,16 @@ public final class ClearKeyLoader: ResourceLoader {
 
     /// The keys, of the first service that has an answer.
     private static func keys(
-        _ keyIDs: [KeyID], for request: KeyLoadingRequest, _ first: HTTPRequest, _ others: [HTTPRequest],
-        over transport: any HTTPTransport
+        _ keyIDs: [KeyID], for request: KeyLoadingRequest, _ first: HTTPRequest,
+        _ others: ArraySlice<HTTPRequest>, _ deadline: Deadline?, over transport: any HTTPTransport
     ) async throws(KeyError) -> [KeyID: ContentKey] {
-        var (exchange, others) = (first, others[...])
+        var (exchange, others) = (first, others)
         // A service that refuses all together may have some of them.
         var partial: [HTTPRequest] = []
         while true {
             let refusal: Refusal
             do throws(Refusal) {
-                return try await answer(to: exchange, over: transport)
+                return try await answer(to: exchange, deadline, share: others.count + 1, over: transport)
             } catch {
                 refusal = error
             }
@@ -160,7 +189,7 @@ public final class ClearKeyLoader: ResourceLoader {
                 guard !partial.isEmpty, (2...aloneLimit).contains(keyIDs.count), !Task.isCancelled else {
                     throw refusal.error
                 }
-                return try await keysAlone(keyIDs, for: request, partial, refusal.error, over: transport)
+                return try await keysAlone(keyIDs, for: request, partial, refusal.error, deadline, over: transport)
             }
         }
     }
@@ -169,7 +198,7 @@ public final class ClearKeyLoader: ResourceLoader {
     /// of the others.
     private static func keysAlone(
         _ keyIDs: [KeyID], for request: KeyLoadingRequest, _ exchanges: [HTTPRequest], _ refusal: KeyError,
-        over transport: any HTTPTransport
+        _ deadline: Deadline?, over transport: any HTTPTransport
     ) async throws(KeyError) -> [KeyID: ContentKey] {
         request.noteAloneIsNoUse()
         var exchanges = exchanges
@@ -179,7 +208,7 @@ public final class ClearKeyLoader: ResourceLoader {
             for var exchange in exchanges where keys[keyID] == nil {
                 exchange.body = ClearKey.licenseRequest(for: [keyID])
                 do throws(Refusal) {
-                    let some = try await answer(to: exchange, over: transport)
+                    let some = try await answer(to: exchange, deadline, over: transport)
                     request.provide(some)
                     keys.merge(some) { first, _ in first }
                 } catch {
@@ -196,14 +225,15 @@ public final class ClearKeyLoader: ResourceLoader {
     }
 
     private static func answer(
-        to exchange: HTTPRequest, over transport: any HTTPTransport
+        to exchange: HTTPRequest, _ deadline: Deadline?, share: Int = 1, over transport: any HTTPTransport
     ) async throws(Refusal) -> [KeyID: ContentKey] {
         var response: HTTPResponse
         do throws(KeyError) {
-            (_, response) = try await transport.exchange { exchange }
+            (_, response) = try await transport.exchange { deadline?.limited(exchange, share: share) ?? exchange }
         } catch {
-            let isUnreached = error.isSameKind(as: .network("")) || error.isSameKind(as: .timedOut(""))
-            throw Refusal(error: error, isElsewhere: isUnreached)
+            // One is denied whose address must not be reached.
+            let kinds: [KeyError] = [.network(""), .timedOut(""), .denied("")]
+            throw Refusal(error: error, isElsewhere: kinds.contains { $0.isSameKind(as: error) })
         }
         defer { wipe(&response.body) }
         guard 200..<300 ~= response.status else {

@@ -110,7 +110,7 @@ public struct ControlSettings: Sendable, Equatable {
         if keySystem ?? .clearKey == .clearKey {
             let loader = ClearKeyLoader(
                 url: licenseURL, headers: httpHeaders, timeout: httpTimeout, mediaLicenseURLs: mediaLicenseURLs,
-                transport: transport)
+                transport: transport, keyTimeout: keyWait)
             // A service that is named as this key system's own comes before licenses that are for any.
             loaders.insert(loader, at: keySystem == nil ? loaders.count : clearKeyPlace(loaders))
         }
@@ -127,6 +127,12 @@ public struct ControlSettings: Sendable, Equatable {
         try fairPlay?.apply(to: &configuration, beside: playReady)
         if let viewing { configuration.viewing = try viewing.makeConfiguration() }
         return configuration
+    }
+
+    /// How long what is not a decryptor waits for a key.
+    package var keyWait: Duration {
+        let timeout = keyTimeout ?? .seconds(30)
+        return timeout > .zero ? timeout : .seconds(86_400)
     }
 
     private func clearKeyPlace(_ loaders: [any ResourceLoader]) -> Int {

@@ -382,6 +382,65 @@ struct ClearKeyLoaderTests {
         #expect(transport.requests.map(\.url) == [first, second] + alone)
     }
 
+    /// Whatever forbids the first one, the next ones are asked, in order.
+    @Test(arguments: ["http://other.example/ck", "https://127.0.0.1/ck", "skd://x", ""])
+    func aServiceThatMayNotBeAskedIsPassedOver(first: String) async {
+        let transport = failing([
+            "https://127.0.0.1/ck": { () throws(HTTPError) in throw .localAddress("https://127.0.0.1/ck") },
+            Self.services[0]: { 503 },
+        ])
+        let loader = ClearKeyLoader(transport: transport)
+        let media = "http://media.example/a.mpd"
+        #expect(await outcome(loader, suggestedURL: first, otherURLs: Self.services, mediaURL: media) == nil)
+        let asked = transport.requests.map(\.url).filter { $0 != first }
+        #expect(asked == Array(Self.services.prefix(2)))
+    }
+
+    /// If none may be asked, the error is that of the first.
+    @Test func theFirstServiceThatMayNotBeAskedIsNamed() async {
+        let transport = failing([:])
+        let loader = ClearKeyLoader(transport: transport)
+        let (first, others) = ("http://first.example/ck", ["http://other.example/ck", "skd://x"])
+        let error = await outcome(
+            loader, suggestedURL: first, otherURLs: others, mediaURL: "http://media.example/a.mpd")
+        #expect(error?.isSameKind(as: .denied("")) == true)
+        #expect(error?.description.contains(first) == true)
+        #expect(transport.requests.isEmpty)
+    }
+
+    /// In seconds: the key time-out, that of an exchange, and how long each of four silent services is waited for.
+    @Test(arguments: [(30, 10, [6.75, 6.75, 6.75, 6.75]), (30, 2, [2, 2, 2, 2]), (4, 10, [0.9, 0.9, 0.9, 0.9])])
+    func silentServicesAreWaitedForNoLongerThanStreamsWait(keyTimeout: Int, timeout: Int, expected: [Double]) async {
+        let clock = ManualClock()
+        let transport = FakeTransport { request, _ throws(HTTPError) in
+            clock.advance(by: request.timeout)
+            throw .timedOut(request.url)
+        }
+        let loader = ClearKeyLoader(
+            url: nil, headers: [], timeout: .seconds(timeout), mediaLicenseURLs: .https, transport: transport,
+            keyTimeout: .seconds(keyTimeout), now: { clock.start + clock.elapsed })
+        let others = Self.services.dropFirst() + ["https://d.example/ck"]
+        let error = await outcome(loader, suggestedURL: Self.services[0], otherURLs: Array(others))
+        #expect(error?.isSameKind(as: .timedOut("")) == true)
+        #expect(error?.description.contains("d.example") == true)
+        #expect(transport.requests.map(\.url) == Self.services + ["https://d.example/ck"])
+        #expect(transport.requests.map { $0.timeout / .seconds(1) } == expected)
+        #expect(clock.elapsed < .seconds(keyTimeout))
+    }
+
+    /// With a quick one in front, the next ones have its time; one alone has the whole time of an exchange.
+    @Test func aServiceHasWhatOthersHaveLeft() async {
+        let transport = FakeTransport { request, _ throws(HTTPError) in HTTPResponse(status: 503, url: request.url) }
+        func loader() -> ClearKeyLoader {
+            ClearKeyLoader(
+                url: nil, headers: [], timeout: .seconds(10), mediaLicenseURLs: .https, transport: transport,
+                keyTimeout: .seconds(10), now: { [now = ContinuousClock.now] in now })
+        }
+        _ = await outcome(loader(), suggestedURL: Self.services[0], otherURLs: [Self.services[1], Self.services[2]])
+        _ = await outcome(loader(), suggestedURL: Self.services[0])
+        #expect(transport.requests.map { $0.timeout / .seconds(1) } == [3, 4.5, 9, 10])
+    }
+
     /// The next ones are no way around `media-license-urls`, and get no headers of the settings.
     @Test func theNextServicesAreAskedOnlyIfTheyMay() async {
         let media = "http://media.example/a.mpd"

@@ -13,6 +13,8 @@ public struct DASHManifest: Hashable, Sendable {
         public var descriptors: [DASHContentProtection]
         /// What it holds for; nil where that is not told.
         public var media: OutputPolicy.Media?
+        /// Where those of a Period, of an AdaptationSet and of a Representation begin.
+        fileprivate var levels: [Int]
     }
 
     /// `type="dynamic"`: live, the manifest changes.
@@ -57,6 +59,17 @@ extension DASHManifest.Protection {
     /// The protection systems, in the order of the manifest.
     public var systems: [ProtectionSystem] {
         descriptors.compactMap { if case .system(let system) = $0.scheme { system } else { nil } }
+    }
+
+    /// The descriptors, those that stand further inside first. In the order of the manifest within an element.
+    package var innermostFirst: [DASHContentProtection] {
+        var rest = descriptors[...]
+        var result: [DASHContentProtection] = []
+        for level in levels.reversed() {
+            result += rest[level...]
+            rest = rest[..<level]
+        }
+        return result + rest
     }
 
     /// The descriptor of that system.
@@ -129,6 +142,7 @@ extension DASHManifest {
         private struct Part: Hashable {
             var numbers: [Int]
             var media: OutputPolicy.Media?
+            var levels: [Int]
         }
 
         /// A descriptor with a `refId`, by its scheme; nil: the first with that `refId`.
@@ -153,6 +167,8 @@ extension DASHManifest {
         private var references: Set<String> = []
         private var uses: [Use: Int] = [:]
         private var setCount = 0
+        /// How many descriptors of the MPD hold for all.
+        private var commonCount = 0
         private var dataSize = 0
         private(set) var qualities: [PictureQuality] = []
         private(set) var alternatives: [DASHAlternatives] = []
@@ -173,7 +189,10 @@ extension DASHManifest {
         init(known: [DASHInitSegment: [DASHContentProtection]]) { knownSegments = known }
 
         var protections: [Protection] {
-            parts.map { part in Protection(descriptors: part.numbers.map { descriptors[$0] }, media: part.media) }
+            parts.map { part in
+                Protection(
+                    descriptors: part.numbers.map { descriptors[$0] }, media: part.media, levels: part.levels)
+            }
         }
 
         /// `url` is where the manifest came from; nil: no init segment is looked for.
@@ -182,6 +201,7 @@ extension DASHManifest {
             let isDynamic = root[attribute: "type"] == "dynamic"
             findSources(in: root)
             let common = numbers(of: root, areForAll: true)
+            commonCount = common.count
             for (number, period) in root.children.lazy.filter({ $0.localName == "Period" }).enumerated() {
                 let inPeriod = common + numbers(of: period, areForAll: true)
                 let keysOfPeriod = keySet(of: inPeriod)
@@ -255,6 +275,7 @@ extension DASHManifest {
             inherited: [Int], _ outerKeys: Int?
         ) -> [Int?] {
             let ofSet = numbers(of: set)
+            let levels = [commonCount, inherited.count, inherited.count + ofSet.count]
             let media = Self.media(of: set)
             let keysOfSet = keySet(of: ofSet) ?? outerKeys
             var keys: [Int?] = []
@@ -279,9 +300,9 @@ extension DASHManifest {
                 keys.append(keySet(of: own) ?? keysOfSet)
                 if own.isEmpty { continue }
                 hasOwn = true
-                keep(Part(numbers: inherited + ofSet + own, media: media))
+                keep(Part(numbers: inherited + ofSet + own, media: media, levels: levels))
             }
-            if !hasOwn { keep(Part(numbers: inherited + ofSet, media: media)) }
+            if !hasOwn { keep(Part(numbers: inherited + ofSet, media: media, levels: levels)) }
             return keys
         }
 

@@ -160,6 +160,7 @@ extension HLSPlaylistRewriter {
         }
         output.result.variables = variables.values
         output.result.defaultAudio = sounds.byVariant
+        output.result.soundGroups = sounds.choices
         output.result.isProtected = !sessionKeys.isEmpty
         output.result.sessionKeys = usable(sessionKeys)
     }
@@ -385,12 +386,13 @@ extension HLSPlaylistRewriter {
 /// Finds out which sound goes with each variant of a master playlist, while it is read.
 struct HLSDefaultAudio {
     private struct Group {
-        var first: String
-        var isAlone = true
+        /// In order, each once.
+        var urls: [String]
         /// The first with `DEFAULT=YES`.
         var preferred: String?
     }
 
+    private static let limit = 64
     private var groups: [String: Group] = [:]
     private var variants: [(url: String, group: String)] = []
     /// The `AUDIO` of the variant whose URL comes next.
@@ -399,8 +401,8 @@ struct HLSDefaultAudio {
     /// An `EXT-X-MEDIA` of the type AUDIO whose playlist is at `url`.
     mutating func add(_ list: HLSAttributeList, _ url: String) {
         guard let name = list["GROUP-ID"] else { return }
-        var group = groups[name] ?? Group(first: url)
-        if group.first != url { group.isAlone = false }
+        var group = groups[name] ?? Group(urls: [])
+        if group.urls.count < Self.limit, !group.urls.contains(url) { group.urls.append(url) }
         if list["DEFAULT"] == "YES", group.preferred == nil { group.preferred = url }
         groups[name] = group
     }
@@ -418,9 +420,14 @@ struct HLSDefaultAudio {
         var found: [String: String] = [:]
         for (url, name) in variants where found[url] == nil {
             guard let group = groups[name] else { continue }
-            found[url] = group.preferred ?? (group.isAlone ? group.first : nil)
+            found[url] = group.preferred ?? (group.urls.count == 1 ? group.urls.first : nil)
         }
         return found
+    }
+
+    /// Those that may be chosen among, by the names of their groups.
+    var choices: [[String]] {
+        groups.sorted { $0.key < $1.key }.map(\.value.urls).filter { $0.count > 1 }
     }
 }
 

@@ -123,6 +123,8 @@ public struct HLSRewriting: Sendable {
     /// Of a master playlist, by the URL of a variant: the playlist of the sound that goes with it, where there is one
     /// alone or one is the default.
     public var defaultAudio: [String: String] = [:]
+    /// Of a master playlist: the playlists of the sound of each group that has several, in order, at most 64 of a group.
+    public var soundGroups: [[String]] = []
     /// Of a master playlist: the variants whose size it tells, but for those that were left out.
     public var qualities: [PictureQuality] = []
     /// Of a master playlist: each name once, in the order of the playlist.

@@ -33,14 +33,16 @@ public struct SmoothManifest: Hashable, Sendable {
         public var data: [UInt8]?
     }
 
-    /// A QualityLevel of a stream that has others ([MS-SSTR], 2.2.2.5).
+    /// A QualityLevel that others may stand in for ([MS-SSTR], 2.2.2.5): those of its stream or, of sound, those of all streams.
     package struct Quality: Hashable, Sendable {
         /// Of the fragment that it begins with. Absolute.
         package var fragmentURL: String
         package var media: OutputPolicy.Media
         /// Where the stream stands among the nodes of the manifest, and the number of the quality in the stream.
-        package fileprivate(set) var stream: Int
+        fileprivate var stream: Int
         fileprivate var number: Int
+        /// The stream, or the first one of sound.
+        package fileprivate(set) var group: Int
     }
 
     /// `IsLive`: the manifest changes while it is played.
@@ -207,16 +209,20 @@ extension SmoothManifest {
     /// The most qualities that a choice by keys looks at.
     private static let choiceLimit = 32
 
-    /// What a player may choose among, stream by stream. `url`: where the manifest came from. None of a live presentation, which
-    /// forgets its first fragments, and of streams whose fragments have URLs of a kind that is not known here.
+    /// What a player may choose among, stream by stream, pictures first: another language is better than no sound. `url`: where
+    /// the manifest came from. None of a live presentation, which forgets its first fragments, and of streams whose fragments
+    /// have URLs of a kind that is not known here.
     package func choices(from url: String) -> [Quality] {
         guard !isLive, let root else { return [] }
         let base = URIReference(url)
         var found: [Quality] = []
-        for stream in streams where stream.type == .video || stream.type == .audio {
+        let sounds = streams.filter { $0.type == .audio }
+        for stream in streams.filter({ $0.type == .video }) + sounds {
             guard case .element(let element) = root.nodes[stream.node] else { continue }
             let levels = element.children.filter { $0.localName == "QualityLevel" }
-            guard levels.count > 1, found.count + levels.count <= Self.choiceLimit else { continue }
+            let (isSound, count) = (stream.type == .audio, levels.count)
+            guard count > 1 || isSound && count == 1 && sounds.count > 1, found.count + levels.count <= Self.choiceLimit
+            else { continue }
             let start = element.child("c")?[attribute: "t"].map { UInt64($0) } ?? 0
             let own = levels.enumerated().compactMap { number, level -> Quality? in
                 guard let start, let rate = level[attribute: "Bitrate"].flatMap({ UInt64($0) }),
@@ -224,8 +230,8 @@ extension SmoothManifest {
                 else { return nil }
                 return Quality(
                     fragmentURL: URIReference.resolve(text, against: base),
-                    media: stream.type == .video ? .video : .audio,
-                    stream: stream.node, number: number)
+                    media: isSound ? .audio : .video, stream: stream.node, number: number,
+                    group: isSound ? sounds[0].node : stream.node)
             }
             if own.count == levels.count { found += own }
         }
@@ -248,7 +254,7 @@ extension SmoothManifest {
         return url + rest
     }
 
-    /// `serialized` has no such qualities then. No stream may lose all.
+    /// `serialized` has no such qualities then, and no stream that loses all.
     package mutating func leaveOut(_ qualities: some Sequence<Quality>) {
         guard var root else { return }
         for (node, own) in Dictionary(grouping: qualities, by: \.stream) {
@@ -258,6 +264,11 @@ extension SmoothManifest {
                 guard case .element(let level) = child, level.localName == "QualityLevel" else { return false }
                 defer { number += 1 }
                 return own.contains { $0.number == number }
+            }
+            if number == own.count {
+                streams.removeAll { $0.node == node }
+                root.nodes[node] = .text("")
+                continue
             }
             // The stock demuxer counts for itself, others believe it.
             if let place = element.attributes.firstIndex(where: { $0.localName == "QualityLevels" }) {

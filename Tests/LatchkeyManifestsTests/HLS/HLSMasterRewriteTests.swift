@@ -79,6 +79,7 @@ import Testing
             #EXT-X-STREAM-INF:BANDWIDTH=7,AUDIO="two"
             v1.m3u8
             #EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID="one",NAME="a",URI="a/1.m3u8"
+            #EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID="one",NAME="a2",URI="a/1.m3u8"
             #EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID="two",NAME="b",URI="b.m3u8"
             #EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID="two",NAME="c",URI="c.m3u8"
             #EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID="default",NAME="d",URI="d.m3u8"
@@ -93,6 +94,8 @@ import Testing
         #expect(
             result.defaultAudio
                 == ["\(base)v1.m3u8": "\(base)a/1.m3u8", "\(base)v3.m3u8": "\(base)e.m3u8"])
+        // Where there is a choice. One without a playlist is none, and neither is one that is there twice.
+        #expect(result.soundGroups == [["d", "e", "f"], ["b", "c"]].map { $0.map { "\(base)\($0).m3u8" } })
         // Each is named for the demuxer, too.
         for url in result.defaultAudio.values { #expect(result.resources.contains(.playlist(url: url))) }
     }

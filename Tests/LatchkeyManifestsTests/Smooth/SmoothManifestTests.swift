@@ -187,6 +187,27 @@ import Testing
         #expect(["1", "2", "9"].allSatisfy { rest.contains("Bitrate=\"\($0)\"") })
     }
 
+    /// All sound is one choice, and a stream goes that has none of its qualities left.
+    @Test func soundOfAnotherLanguageStays() throws {
+        let text = """
+            <StreamIndex Type="video" Url="v{bitrate}"><QualityLevel Bitrate="9"/><c/></StreamIndex>\
+            <StreamIndex Type="audio" Language="en" Url="a{bitrate}"><QualityLevel Bitrate="1"/><c/></StreamIndex>\
+            <StreamIndex Type="audio" Language="de" Url="a{bitrate}"><QualityLevel Bitrate="2"/><QualityLevel Bitrate="3"/>\
+            <c/></StreamIndex>
+            """
+        var manifest = try manifest(text)
+        let choices = manifest.choices(from: "https://a.test/Manifest")
+        #expect(choices.map(\.fragmentURL) == ["https://a.test/a1", "https://a.test/a2", "https://a.test/a3"])
+        #expect(choices.allSatisfy { $0.media == .audio } && Set(choices.map(\.group)).count == 1)
+        manifest.leaveOut(choices.prefix(2))
+        #expect(manifest.audio(labelled: "en") == nil && manifest.audio(labelled: "de") != nil)
+        let rest = try SmoothManifest(manifest.serialized())
+        #expect(rest.streams.map(\.type) == [.video, .audio])
+        let bytes = String(decoding: manifest.serialized(), as: UTF8.self)
+        #expect(["9", "3"].allSatisfy { bytes.contains("Bitrate=\"\($0)\"") })
+        #expect(["1", "2"].allSatisfy { !bytes.contains("Bitrate=\"\($0)\"") })
+    }
+
     /// PIFF's box names a key in the place of the manifest's.
     @Test func fragmentsNameTheirKeys() throws {
         let folder = "smooth-piff-ctr/QualityLevels(200000)/Fragments(video=0)"

@@ -479,6 +479,18 @@ def partial_hls(given):
     return files | {"stream.m3u8": f"#EXTM3U\n{sound}\n{variants}"}
 
 
+def partial_hls_languages():
+    """The smaller quality of the same, with sound of two languages, of which the first one has a key that is not there."""
+    files = partial_hls(("small",))
+    files["large_a.m3u8"] = re.sub("(?m)^a_", "large_a_", files["a.m3u8"].decode()).replace("key.bin", "large.bin")
+    files |= {f"large_{segment}": content for segment, content in files.items() if segment.startswith("a_")}
+    sounds = [f'#EXT-X-MEDIA:TYPE=AUDIO,URI="{name}.m3u8",GROUP-ID="a",NAME="{language}",LANGUAGE="{language}",'
+              f'DEFAULT={default},AUTOSELECT=YES' for name, language, default in (("large_a", "en", "YES"), ("a", "de", "NO"))]
+    return files | {"stream.m3u8": "\n".join((
+        "#EXTM3U", *sounds, f'#EXT-X-STREAM-INF:BANDWIDTH={QUALITIES["small"]},CODECS="avc1.4d400d,mp4a.40.2",AUDIO="a"',
+        "small.m3u8", ""))}
+
+
 def partial_fmp4(given):
     """The same as fragmented MP4 with SAMPLE-AES, pictures alone: each quality has a KID and a key of its own."""
     video, files, variants = hls_media.Fragmented("video"), {}, []

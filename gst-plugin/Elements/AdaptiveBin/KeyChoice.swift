@@ -104,7 +104,7 @@ struct KeyChoice: Sendable {
     /// Nil: nothing is left out.
     init?(_ setting: PartialLicenses, _ shared: SharedSession) {
         guard setting == .play else { return nil }
-        self.init(session: shared.session, timeout: shared.keyWait)
+        self.init(session: shared.session, timeout: shared.settings.keyWait)
     }
 
     /// How long the bytes that tell keys are waited for before playback.
@@ -151,13 +151,5 @@ struct KeyChoice: Sendable {
         keyIDs.reduce(into: [:]) { refusals, keyID in
             if case .refused(let error) = session.standing(of: keyID, for: media) { refusals[keyID] = error }
         }
-    }
-}
-
-extension SharedSession {
-    /// How long what is not a decryptor waits for a key.
-    var keyWait: Duration {
-        let timeout = settings.keyTimeout ?? .milliseconds(Int64(DecryptorSettings.defaultKeyTimeout))
-        return timeout > .zero ? timeout : .seconds(86_400)
     }
 }

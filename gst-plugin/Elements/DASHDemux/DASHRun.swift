@@ -451,6 +451,13 @@ extension DASHManifest {
                 groups[place].keyIDs.append(keyID)
             }
         }
+        var servicesInData: [[PSSHBox]: Bool] = [:]
+        func hasService(in boxes: [PSSHBox]) -> Bool {
+            if let found = servicesInData[boxes] { return found }
+            let found = boxes.contains { $0.playReadyHeader?.details.licenseAcquisitionURL != nil }
+            servicesInData[boxes] = found
+            return found
+        }
         for protection in protections {
             let askable = protection.systems.filter { system in
                 // KIDs are enough for ClearKey.
@@ -460,13 +467,21 @@ extension DASHManifest {
             guard let system = choose(askable) else { continue }
             // ClearKey has two names, and packagers write data below one and the URL below the other. What stands further
             // inside goes before what it inherits.
-            let peers = protection.descriptors.filter { descriptor in
+            func isPeer(_ descriptor: DASHContentProtection) -> Bool {
                 guard case .system(let other) = descriptor.scheme else { return false }
                 return other == system || KeySystem(system).map { KeySystem(other) == $0 } == true
             }
+            let peers = protection.descriptors.filter(isPeer)
             let boxes = peers.last { !$0.systemBoxes.isEmpty }?.systemBoxes ?? []
+            let innermostFirst = protection.innermostFirst
+            var named = innermostFirst.filter(isPeer).flatMap(\.licenseURLs)
+            if named.isEmpty {
+                // What is named for no system in particular is for those that name none themselves.
+                named = innermostFirst.filter { $0.scheme == .commonEncryption }.flatMap(\.licenseURLs)
+                if !named.isEmpty, hasService(in: boxes) { named = [] }
+            }
             var licenseURLs: [String] = []
-            for url in peers.reversed().flatMap(\.licenseURLs)
+            for url in named
             where licenseURLs.count < ManifestKeys.serviceLimit && !licenseURLs.contains(url) {
                 licenseURLs.append(url)
             }
@@ -492,10 +507,15 @@ extension DASHManifest {
 extension DASHContentProtection {
     /// The KIDs that the system's data names.
     fileprivate var keyIDs: [KeyID] {
-        systemBoxes.flatMap { box -> [KeyID] in
-            guard box.system == .playReady, box.keyIDs.isEmpty else { return box.keyIDs }
-            let header = try? PlayReadyObject(initializationData: box.data).header()
-            return header?.keys.map(\.keyID) ?? []
+        systemBoxes.flatMap { box in
+            box.keyIDs.isEmpty ? box.playReadyHeader?.keys.map(\.keyID) ?? [] : box.keyIDs
         }
+    }
+}
+
+extension PSSHBox {
+    fileprivate var playReadyHeader: WRMHeader? {
+        guard system == .playReady else { return nil }
+        return (try? PlayReadyObject(initializationData: data).header()) ?? nil
     }
 }

@@ -321,7 +321,7 @@ final class HLSRun: AdaptiveRun {
         let routes = PictureRoutes(session: session, onOpen: onOpenRoute)
         self.routes = routes
         keys = HLSKeys(
-            session: session, timeout: shared.keyWait,
+            session: session, timeout: shared.settings.keyWait,
             openRoute: { routes.refusal(of: $0) }, isAskedToPlay: isAskedToPlay, onWrongKey: onWrongKey)
         let origin = HLSOrigin(transport: CurlTransport.shared)
         presentation = HLSPresentation(
@@ -331,7 +331,7 @@ final class HLSRun: AdaptiveRun {
             plainRelay: makePlainRelay(origin), keyLimit: shared.settings.playlistKeys ?? HLSPlaylist.defaultKeyLimit,
             outputLevel: { [session] in session.outputLevel }, choice: choice,
             onLeftOut: { onLeftOut($0, origin) }, onDeparture: { onDeparture($0, origin) }, onFiles: onFiles)
-        loader = IdentityKeyLoader(origin: origin, timeout: shared.keyWait)
+        loader = IdentityKeyLoader(origin: origin, timeout: shared.settings.keyWait)
         session.addLoader(loader)
     }
 

@@ -7,7 +7,8 @@ import LatchkeyProtection
 import Synchronization
 
 extension HLSPresentation {
-    /// That at `url`, or of another variant, if its own keys are refused. A key at a URI is asked for with the init segment.
+    /// That at `url`, or of another variant, or of other sound, if its own keys are refused. A key at a URI is asked for with
+    /// the init segment.
     func playlist(_ url: String, _ request: LoopbackRequest) async throws(HLSFailure) -> LoopbackResponse {
         var leftOut: [KeyID: KeyError] = [:]
         if state.withLock({ $0.variants.isRefused(url) }) {
@@ -21,7 +22,7 @@ extension HLSPresentation {
             if source != url { request.query = request.query.map(HLSDeliveryDirectives.withoutSkip) }
             let (response, section) = try await ownPlaylist(source, request)
             if let section, case .key(let key) = section.protection, key.isQuick, choice != nil,
-                state.withLock({ $0.variants.isOpen(for: source) }),
+                state.withLock({ $0.isOpen(for: source) }),
                 let name = table.knownName(of: .initSegment(section))
             {
                 await answers.wait(for: "\(name)?")
@@ -44,12 +45,12 @@ extension HLSPresentation {
                 state.variants.refuse(source, begins: begins)
                 guard state.variants.playlist(for: url) == source else { return false }
                 state.variants.give(source, for: url)
-                state.departed = [:]
+                if !state.variants.isSound(url) { state.departed = [:] }
                 return true
             }
             // None is left, and the decryptor says so. Until then, nothing is to be left.
             if isLast {
-                onDeparture(nil)
+                if !state.withLock({ $0.variants.isSound(url) }) { onDeparture(nil) }
                 return response
             }
         }
@@ -78,10 +79,11 @@ extension HLSPresentation {
     /// read first. `isRenamed`: the keys have other names since, and may have been asked for again.
     private func refusals(of url: String, isRenamed: Bool = false) async -> [KeyID: KeyError] {
         guard let choice else { return [:] }
-        let (deciding, hasNext) = state.withLock { state -> ([HLSKey], Bool) in
-            guard state.variants.isOpen(for: url) else { return ([], false) }
+        let (deciding, hasNext, media) = state.withLock { state -> ([HLSKey], Bool, OutputPolicy.Media) in
+            let media: OutputPolicy.Media = state.variants.isSound(url) ? .audio : .video
+            guard state.isOpen(for: url) else { return ([], false, media) }
             let next = state.own(state.schedule.nextKeys(of: url))
-            return (state.own(state.schedule.firstKeys(of: url)), !next.isEmpty)
+            return (state.own(state.schedule.firstKeys(of: url)), !next.isEmpty, media)
         }
         guard !deciding.isEmpty || hasNext else { return [:] }
         let now = choice.session.now
@@ -95,15 +97,17 @@ extension HLSPresentation {
         }
         // Of those behind them, what is known by now.
         let next = state.withLock { $0.own($0.schedule.nextKeys(of: url)) }
-        return choice.refusals(of: deciding.map { keys.keyID(of: $0) }, for: .video)
-            .merging(finalRefusals(of: next, in: url, choice)) { first, _ in first }
+        return choice.refusals(of: deciding.map { keys.keyID(of: $0) }, for: media)
+            .merging(finalRefusals(of: next, in: url, choice, for: media)) { first, _ in first }
     }
 
     /// Which of the keys that are asked for ahead may not be used, without those that are asked for anew when their init segments
     /// are there: the key server may want the KID.
-    private func finalRefusals(of next: [HLSKey], in url: String, _ choice: KeyChoice) -> [KeyID: KeyError] {
+    private func finalRefusals(
+        of next: [HLSKey], in url: String, _ choice: KeyChoice, for media: OutputPolicy.Media = .video
+    ) -> [KeyID: KeyError] {
         let hasNamedKeys = state.withLock { $0.schedule.hasNamedKeys(url) }
-        return choice.refusals(of: next.map { keys.keyID(of: $0) }, for: .video)
+        return choice.refusals(of: next.map { keys.keyID(of: $0) }, for: media)
             .filter { !hasNamedKeys || !choice.session.mayBeAskedForAnew($0.key) }
     }
 
@@ -133,6 +137,11 @@ extension HLSPresentation {
 }
 
 extension HLSPresentation.State {
+    /// Whether another playlist may stand in for this one. Live, the segments of other sound may have other numbers.
+    fileprivate func isOpen(for url: String) -> Bool {
+        variants.isOpen(for: url) && !(variants.isSound(url) && schedule.isLive)
+    }
+
     /// Without the only key of the session, which is that of all variants.
     fileprivate func own(_ keys: [HLSKey]) -> [HLSKey] {
         guard sessionKeys.count == 1, let shared = sessionKeys.first?.uri else { return keys }

@@ -314,7 +314,8 @@ final class HLSPresentation: Sendable {
                 state.sessionKeys = rewriting.sessionKeys
                 state.defaultAudio = rewriting.defaultAudio
                 state.qualities = rewriting.qualities
-                state.variants.setVariants(rewriting.variants, among: rewriting.children)
+                state.variants.setVariants(
+                    rewriting.variants, among: rewriting.children, soundGroups: rewriting.soundGroups)
                 state.audioTracks = rewriting.audioTracks
                 state.roles = Dictionary(rewriting.children.map { ($0.url, $0.role) }) { first, _ in first }
             } else if let role, rewriting.keys.contains(where: { $0.decryptor == .element }) {

@@ -2,7 +2,7 @@
 
 import LatchkeyManifests
 
-/// Which variants of a presentation may be played, as far as their keys are known. A value.
+/// Which variants and which sound of a presentation may be played, as far as their keys are known. A value.
 ///
 /// Keys stand in the playlists of the variants, so a variant is found out when the stock demuxer asks for its playlist. It
 /// gets that of another variant then: before 1.26, it does not begin without the first playlist that it asks for.
@@ -17,6 +17,8 @@ struct HLSVariantChoice {
     }
 
     private var variants: [HLSRewriting.Variant] = []
+    /// The playlists of sound, and with each those of its group: another language is better than none.
+    private var sounds: [String: [String]] = [:]
     private var refused: Set<String> = []
     /// Those of them that play until a key which is needed later.
     private var beginning: Set<String> = []
@@ -25,11 +27,19 @@ struct HLSVariantChoice {
     /// The variant whose playlist the stock demuxer has got last.
     private var current: String?
 
-    /// All variants of the master playlist, which names these children. A playlist that is for the sound of others, too, is no
-    /// matter of the choice: another variant is no such sound.
-    mutating func setVariants(_ variants: [HLSRewriting.Variant], among children: [HLSRewriting.Child]) {
-        let sounds = Set(children.lazy.filter { $0.role == .audio }.map(\.url))
-        self.variants = variants.filter { !sounds.contains($0.url) }
+    /// All variants of the master playlist, which names these children and `soundGroups`. A playlist that is for the sound of
+    /// others, too, is no matter of the choice: another variant is no such sound, and other sound may be no such variant.
+    mutating func setVariants(
+        _ variants: [HLSRewriting.Variant], among children: [HLSRewriting.Child], soundGroups: [[String]] = []
+    ) {
+        let audio = Set(children.lazy.filter { $0.role == .audio }.map(\.url))
+        self.variants = variants.filter { !audio.contains($0.url) }
+        let own = Set(variants.map(\.url))
+        sounds = [:]
+        for group in soundGroups {
+            let group = group.filter { !own.contains($0) }
+            for url in group where sounds[url] == nil { sounds[url] = group }
+        }
     }
 
     /// Keys of this variant's playlist may not be used. Beyond the limit, the variant stays: the decryptor tells then. `begins`:
@@ -45,6 +55,9 @@ struct HLSVariantChoice {
         refused.remove(url)
         beginning.remove(url)
     }
+
+    /// Whether the playlist is one of sound that another may stand in for.
+    func isSound(_ url: String) -> Bool { (sounds[url]?.count ?? 0) > 1 }
 
     func isRefused(_ url: String) -> Bool { refused.contains(url) }
 
@@ -79,15 +92,16 @@ struct HLSVariantChoice {
     /// The variants that are not refused.
     var kept: [String] { variants.map(\.url).filter { !refused.contains($0) } }
 
-    /// Whether the playlist is that of a variant, and there are others.
+    /// Whether the playlist is that of a variant, or of sound, and there are others.
     func isOpen(for url: String) -> Bool {
-        variants.contains { $0.url == url } && variants.contains { $0.url != url }
+        isSound(url) || variants.contains { $0.url == url } && variants.contains { $0.url != url }
     }
 
     /// The playlist to give in the place of `url`: itself, unless its keys are refused and those of another variant are not.
     /// Of the others, it is the one of the next lower bit rate, or else of the next higher one. Where no variant has all keys,
-    /// it is one that begins.
+    /// it is one that begins. Of sound, it is the first of the group.
     func playlist(for url: String) -> String {
+        if isSound(url), refused.contains(url) { return sounds[url]?.first { !refused.contains($0) } ?? url }
         guard refused.contains(url), let own = variants.first(where: { $0.url == url }) else { return url }
         var others = variants.filter { !refused.contains($0.url) }
         if others.isEmpty, !beginning.contains(url) { others = variants.filter { beginning.contains($0.url) } }

@@ -32,9 +32,9 @@ final class SmoothRun: AdaptiveRun {
         var choices: [SmoothManifest.Quality] = []
         var known: [SmoothManifest.Quality: Set<KeyID>] = [:]
 
-        /// Of each stream, what is known of its qualities, where these have keys of their own.
+        /// Of each stream, and of all sound, what is known of its qualities, where these have keys of their own.
         var alternatives: [[SmoothManifest.Quality: Set<KeyID>]] {
-            Dictionary(grouping: choices, by: \.stream).values.compactMap { own in
+            Dictionary(grouping: choices, by: \.group).values.compactMap { own in
                 let known = known.filter { own.contains($0.key) }
                 let differ = known.count < own.count || Set(known.values).count > 1
                 return differ ? known : nil
@@ -135,7 +135,7 @@ final class SmoothRun: AdaptiveRun {
         }
     }
 
-    /// Leaves out the qualities whose keys may not be used, where a stream has others. Returns these keys.
+    /// Leaves out the qualities whose keys may not be used, where others may stand in for them. Returns these keys.
     func leaveOut() -> [KeyID: KeyError] {
         guard let choice else { return [:] }
         let (choices, alternatives) = state.withLock { ($0.choices, $0.alternatives) }
@@ -148,7 +148,7 @@ final class SmoothRun: AdaptiveRun {
                 own.append(quality)
                 refusals.merge(refused) { first, _ in first }
             }
-            guard let stream = own.first?.stream, own.count < choices.count(where: { $0.stream == stream }) else {
+            guard let group = own.first?.group, own.count < choices.count(where: { $0.group == group }) else {
                 continue
             }
             leftOut += own

@@ -645,11 +645,61 @@ extension HLSDemuxTests.DASHRunTests {
         #expect(try group(data + service("u"), several).first?.licenseURL == "b")
         #expect(try group(data + service("u"), several).first?.otherURLs == ["u", "c", "d"])
         #expect(try group(data + service("a"), service("a")).first?.otherURLs == [])
+        // Those of one element in the order of the manifest, those further inside first.
+        let levels = try group(data + service("c") + service("d"), service("a") + service("b")).first
+        #expect(([levels?.licenseURL].compactMap { $0 }) + (levels?.otherURLs ?? []) == ["a", "b", "c", "d"])
         // A URL alone, for KIDs that the media has.
         #expect(try group(service("u")).map(\.keyIDs) == [[]])
         #expect(try group(service("u")).map(\.licenseURL) == ["u"])
         let named = "<ContentProtection schemeIdUri=\"urn:mpeg:dash:mp4protection:2011\" default_KID=\"\(uuid)\"/>"
         #expect(try group(service("u") + named).map(\.keyIDs) == [[keyID]])
+    }
+
+    /// Descriptors of an MPD, of a Period, of an AdaptationSet and of a Representation, and the services that are asked. `m:u` is a
+    /// descriptor of `mp4protection` with the URL `u`, `c` one of ClearKey, `p` of PlayReady, `l` of PlayReady with an `LA_URL` of
+    /// its own.
+    @Test(arguments: [
+        // What belongs to no system is for one that names no service.
+        (["", "", "m:u c", ""], "u"), (["", "", "m:u p", ""], "u"), (["m:u", "", "c", ""], "u"),
+        (["m:u", "", "", "c"], "u"),
+        (["", "m:u", "p", ""], "u"), (["c", "", "", "m:u"], "u"),
+        // Each that has its own keeps it, wherever that is.
+        (["", "", "m:u c:v", ""], "v"), (["c:v", "", "", "m:u c"], "v"), (["", "", "m:u p:v", ""], "v"),
+        (["", "", "m:u l", ""], ""), (["l", "", "m:u", ""], ""), (["", "", "l m:u c", ""], ""),
+        // The first system is asked: what others name is not for it.
+        (["", "", "m:u c p:v", ""], "u"), (["", "", "m:u p c:v", ""], "u"), (["", "", "c p:v", ""], ""),
+        // Further inside goes first, and several stay in their order.
+        (["m:u", "", "c", "m:v"], "v u"), (["m:u m:v", "m:w", "m:x m:y c", ""], "x y w u"),
+        (["c:u c:v", "c:w", "", "c:x c:y"], "x y w u"),
+        // No system, no service that speaks its protocol.
+        (["", "", "m:u", ""], ""),
+    ])
+    func theServicesOfASystem(levels: [String], expected: String) throws {
+        func object(_ url: String?) throws -> String {
+            let header = try WRMHeader(
+                version: .v4_0, keys: [.init(KeyID(high: 0, low: 1))], details: .init(licenseAcquisitionURL: url))
+            return "<pro>\(Base64.encode(try PlayReadyObject(header: header).serialized()))</pro>"
+        }
+        let data = ["p": try object(nil), "l": try object("https://la.test/")]
+        let schemes = [
+            "m": "urn:mpeg:dash:mp4protection:2011", "c": "urn:uuid:e2719d58-a985-b3c9-781a-b030af78d30e",
+            "p": "urn:uuid:9a04f079-9840-4286-ab92-e65be0885f95", "l": "urn:uuid:9a04f079-9840-4286-ab92-e65be0885f95",
+        ]
+        let texts = levels.map { level in
+            level.split(separator: " ").map { word in
+                let parts = word.split(separator: ":").map(String.init)
+                let url = parts.count > 1 ? "<Laurl>\(parts[1])</Laurl>" : ""
+                return "<ContentProtection schemeIdUri=\"\(schemes[parts[0]] ?? "")\">\(data[parts[0]] ?? "")\(url)"
+                    + "</ContentProtection>"
+            }.joined()
+        }
+        let text = """
+            <MPD>\(texts[0])<Period>\(texts[1])<AdaptationSet mimeType="video/mp4">\(texts[2])\
+            <Representation>\(texts[3])</Representation></AdaptationSet></Period></MPD>
+            """
+        let group = try DASHManifest(Array(text.utf8)).keyGroups { $0.first }.first
+        let urls = (group?.licenseURL.map { [$0] } ?? []) + (group?.otherURLs ?? [])
+        #expect(urls.joined(separator: " ") == expected)
     }
 
     /// What the manifest says of a license service is for keys that it does not name, too.

@@ -12,7 +12,7 @@ import Testing
 
 /// Variants whose next keys are refused while they play.
 @Suite(.timeLimit(.minutes(8))) struct HLSDepartureTests {
-    /// A master playlist with the qualities 9 and 1, whose segments have a key each: `skd://9/0` and so on.
+    /// A master playlist with the qualities 9 and 1, whose segments have a key each: `skd://9/0` and so on. `live…` has no end.
     private struct Playlists: HTTPTransport {
         static let master = Array(
             "#EXTM3U\n#EXT-X-STREAM-INF:BANDWIDTH=9\n9.m3u8\n#EXT-X-STREAM-INF:BANDWIDTH=1\n1.m3u8\n".utf8)
@@ -22,7 +22,8 @@ import Testing
                 "#EXT-X-KEY:METHOD=SAMPLE-AES,URI=\"skd://\(name)/\(number)\","
                     + "KEYFORMAT=\"com.apple.streamingkeydelivery\"\n#EXTINF:1,\(name)-\(number)\n\(number).ts\n"
             }
-            let text = "#EXTM3U\n#EXT-X-TARGETDURATION:1\n\(segments.joined())#EXT-X-ENDLIST\n"
+            let end = name.hasPrefix("live") ? "" : "#EXT-X-ENDLIST\n"
+            let text = "#EXTM3U\n#EXT-X-TARGETDURATION:1\n\(segments.joined())\(end)"
             return HTTPResponse(status: 200, body: Array(text.utf8), url: request.url)
         }
     }
@@ -62,6 +63,30 @@ import Testing
             onDeparture: { departure in told.departures.withLock { $0.append(departure) } })
         try presentation.open { _ in }
         return (presentation, session, keys, told)
+    }
+
+    /// On demand, sound stands in for that of another language. Its keys are asked for like those of the first.
+    @Test(arguments: [
+        ("a", "b", true), ("b", "a", false), ("a b", "a", false), ("9 a", "b", true), ("live-a", "live-a", false),
+    ]) func soundOfAnotherLanguageIsPlayed(refused: String, expected: String, isTold: Bool) async throws {
+        let refused = refused.split(separator: " ").map { "skd://\($0)/" }
+        let (presentation, session, _, told) = try Self.presentation { uri in refused.contains { uri.hasPrefix($0) } }
+        defer { presentation.close() }
+        let names = expected.hasPrefix("live") ? ["live-a", "live-b"] : ["a", "b"]
+        let sounds = names.map { "#EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID=\"s\",NAME=\"\($0)\",URI=\"\($0).m3u8\"\n" }
+        let master = "#EXTM3U\n\(sounds.joined())#EXT-X-STREAM-INF:BANDWIDTH=9,AUDIO=\"s\"\n9.m3u8\n"
+        _ = try presentation.start(Array(master.utf8), from: "https://a.test/master.m3u8")
+        for (asked, given) in [("9", "9"), (names[0], expected), (names[0], expected)] {
+            let resource = HLSResource.playlist(url: "https://a.test/\(asked).m3u8")
+            let path = try #require(presentation.table.knownName(of: resource))
+            let answer = await presentation.answer(LoopbackRequest(path: "\(path).m3u8"))
+            #expect(String(decoding: answer.body, as: UTF8.self).contains(",\(given)-0\n"))
+        }
+        let all = told.leftOut.withLock { $0 }
+        #expect(all.isEmpty != isTold)
+        #expect(all.flatMap(\.keys).allSatisfy { session.name(of: $0).contains("a/") })
+        // The pictures stay as they are.
+        #expect(told.departures.withLock { $0.isEmpty })
     }
 
     @Test func aVariantIsLeftBeforeAKeyThatIsRefused() async throws {

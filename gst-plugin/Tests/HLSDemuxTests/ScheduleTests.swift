@@ -195,6 +195,30 @@ struct HLSScheduleTests {
         #expect(!Self.choice("1a 2", refused: "", sounds: "1a").isOpen(for: "2"))
     }
 
+    /// Groups of sound, of which `v` is also a variant, and the playlists of refused keys: what is given.
+    @Test(arguments: [
+        // The first of the group that is left.
+        ("a b c", "a", "a", "b"), ("a b c", "b", "b", "a"), ("a b c", "a b", "b", "c"), ("a b c", "a", "c", "c"),
+        // None is left, or there is none.
+        ("a b", "a b", "a", "a"), ("a", "a", "a", "a"), ("a b, c d", "a b", "a", "a"), ("a b, c d", "c", "c", "d"),
+        // One of several groups is of the first.
+        ("a b, a c", "a b", "a", "a"),
+        // Pictures are no sound, and sound is no variant.
+        ("a v", "a", "a", "a"), ("a b v", "v", "v", "v"), ("a b", "w", "w", "x"), ("a b", "a b", "a", "a"),
+    ])
+    func otherSoundIsPlayed(groups: String, refused: String, asked: String, given: String) {
+        let groups = groups.split(separator: ",").map { $0.split(separator: " ").map(String.init) }
+        var choice = HLSVariantChoice()
+        choice.setVariants(
+            ["v", "w", "x"].map { HLSRewriting.Variant(url: $0, bitRate: 1) },
+            among: groups.joined().map { HLSRewriting.Child(url: $0, role: .audio) }, soundGroups: groups)
+        for name in refused.split(separator: " ") { choice.refuse(String(name)) }
+        #expect(choice.playlist(for: asked) == given)
+        // It is no variant.
+        #expect(groups.joined().allSatisfy { !choice.kept.contains($0) })
+        #expect(choice.isSound("a") == (Set(groups[0]).subtracting(["v"]).count > 1) && !choice.isSound("v"))
+    }
+
     /// As a presentation searches, whose variants all have keys that are refused.
     @Test(arguments: [(10, 10), (1000, 65)]) func aSearchHasAnEnd(count: Int, expected: Int) {
         var choice = Self.choice((1...count).map(String.init).joined(separator: " "), refused: "")

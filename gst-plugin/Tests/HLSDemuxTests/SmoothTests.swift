@@ -145,8 +145,8 @@ extension HLSDemuxTests.SmoothTests {
         }
     }
 
-    /// With one key for all, and where nothing is left out, no fragment is looked at. Each key is told of once, and no stream loses
-    /// all that it has.
+    /// With one key for all, and where nothing is left out, no fragment is looked at. Each key is told of once. Sound of another
+    /// language, which has the key of a quality here, stands in, but nothing for the last of the pictures or of the sound.
     @Test func theChoiceOfARun() async throws {
         let (presentation, _, key) = try qualities(900_000)
         struct Fragments: HTTPTransport {
@@ -167,10 +167,20 @@ extension HLSDemuxTests.SmoothTests {
             try run.start(Array(manifest.utf8), from: "https://a.test/Manifest")
             return run
         }
-        for (installed, expected, rates) in [
-            ([usual], [Self.other], ["200000", "64000"]), ([Self.other], [usual], ["900000", "64000"]),
-            ([], [], ["200000", "900000", "64000"]),
-        ] as [([KeyID], [KeyID], [String])] {
+        var languages = presentation
+        languages.insert(
+            """
+            <StreamIndex Type="audio" Language="fi" QualityLevels="1" Chunks="1" \
+            Url="QualityLevels(900000)/Fragments(video={start time})"><QualityLevel Index="0" Bitrate="77"/>\
+            <c t="0" d="40000000"/></StreamIndex>
+            """)
+        let (one, two) = (presentation.manifest, languages.manifest)
+        for (manifest, installed, expected, rates) in [
+            (one, [usual], [Self.other], ["200000", "64000"]), (one, [Self.other], [usual], ["900000", "64000"]),
+            (one, [], [], ["200000", "900000", "64000"]),
+            (two, [usual], [Self.other], ["200000", "64000"]), (two, [Self.other], [usual], ["900000", "77"]),
+            (two, [], [], ["200000", "900000", "64000", "77"]),
+        ] as [(String, [KeyID], [KeyID], [String])] {
             let (failures, failed) = AsyncStream.makeStream(of: Void.self)
             let session = KeySession(loaders: [
                 CallbackLoader { request in
@@ -181,7 +191,7 @@ extension HLSDemuxTests.SmoothTests {
             for keyID in installed { session.install([keyID: key]) }
             let observation = session.observe { event in if case .failed = event { failed.yield() } }
             defer { observation.cancel() }
-            let run = try run(presentation.manifest, session)
+            let run = try run(manifest, session)
             defer { run.end() }
             for await _ in failures { break }
             #expect(run.hasUntoldKeys && run.decidingKeyIDs.isEmpty)
@@ -189,7 +199,7 @@ extension HLSDemuxTests.SmoothTests {
             #expect(run.decidingKeyIDs == [usual, Self.other])
             #expect(Array(run.leaveOut().keys) == expected)
             let handedOn = String(decoding: run.handedOn(audioTrack: nil), as: UTF8.self)
-            for rate in ["200000", "900000", "64000"] {
+            for rate in ["200000", "900000", "64000", "77"] {
                 #expect(handedOn.contains("Bitrate=\"\(rate)\"") == rates.contains(rate), "\(rate)")
             }
         }
