@@ -4,7 +4,6 @@
 import contextlib
 import ctypes
 import fcntl
-import http.server
 import json
 import os
 import pty
@@ -16,9 +15,7 @@ import struct
 import subprocess
 import tempfile
 import termios
-import threading
 import time
-import urllib.request
 
 import agent_network
 import agent_scenes
@@ -29,6 +26,7 @@ import exit_scenes
 import hls_media
 import hls_origin
 from playready_world import World, demand
+from recorder import Recorder
 
 DASH = "dash-cenc-static-live"
 SMOOTH = "smooth-piff-ctr"
@@ -641,52 +639,14 @@ def heartbeat_error():
         os.environ.pop("LATCHKEY_CONFIG", None)
 
 
-class RefusedTeardown:
-    """Stands in front of a session server, and refuses the end of each session in words of its own. For the `with` block."""
-
-    ANSWER = {"errorCode": "4001", "message": "closed for tonight", "conflicts": []}
-
-    def __init__(self, target):
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def do_POST(self):
-                body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-                kept = {name: value for name, value in self.headers.items() if name.lower() not in ("host", "content-length")}
-                request = urllib.request.Request(target + self.path, body, kept, method="POST")
-                with urllib.request.urlopen(request, timeout=DEADLINE) as answer:
-                    self.say(answer.status, answer.read())
-
-            def do_DELETE(self):
-                self.say(403, json.dumps(RefusedTeardown.ANSWER).encode())
-
-            def say(self, status, data):
-                self.send_response(status)
-                self.send_header("Content-Type", "application/json")
-                self.send_header("Content-Length", str(len(data)))
-                self.end_headers()
-                self.wfile.write(data)
-
-            def log_message(self, *_):
-                pass
-
-        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
-
-    def __enter__(self):
-        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
-        return self
-
-    def __exit__(self, *_):
-        self._server.shutdown()
-        self._server.server_close()
-
-
 def teardown_error():
     """The end of a session is refused: one object has what the server said, and playback, which is over, has no error."""
     from session_scenes import Scene
 
     os.environ["LATCHKEY_CONFIG"] = os.path.join(os.environ.get("TMPDIR", "/tmp"), f"teardown-{os.getpid()}.conf")
+    refusal = {"errorCode": "4001", "message": "closed for tonight", "conflicts": []}
     try:
-        with Scene(count=2) as scene, RefusedTeardown(scene.server.url) as proxy:
+        with Scene(count=2) as scene, Recorder(scene.server.url, {"DELETE": (403, refusal)}) as proxy:
             scene.configure(url=proxy.url)
             run = latchkey("play", "--yes", "--json", *SINKS, f"{scene.server.url}/media/stream.mpd").demand(0)
             events = [json.loads(line) for line in run.output.splitlines()]
