@@ -346,9 +346,10 @@ def cached_audio():
         without_configuration()
         latchkey(*add, "--audio", "fi", "--audio", "sv", film).demand(1, "--audio sv", "choose one of: fi")
         latchkey("cache", "list", *add[2:]).demand(0, "nothing is cached")
-        latchkey(*add, "--audio", "fi", film).demand(0, "complete: ")
+        # No license comes from anywhere.
+        latchkey(*add, "--audio", "fi", film).demand(3, "complete: ", "not ready to play: no license is installed")
         # What is there keeps its tracks.
-        latchkey(*add, "--audio", "sv", film).demand(0, "complete: ")
+        latchkey(*add, "--audio", "sv", film).demand(3, "complete: ")
 
 
 def cached_audio_tracks():
@@ -757,9 +758,11 @@ def cached():
         try:
             demand(latchkey("cache", "list", "--json").demand(0).json == [], "something is cached")
             latchkey("cache", "purge", film).demand(0, "not cached")
+            shown = on_terminal("cache", "add", film).demand(3, "complete: ").output
+            drawn, _, error = shown.partition("Error: not ready to play: ")
+            demand("% " in drawn and widest(drawn) <= 80, f"{widest(drawn)} columns: {shown}")
+            demand("no license is installed" in error and "latchkey acquire" in error and world.asked() == 0, shown)
             latchkey("acquire", film).demand(0)
-            shown = on_terminal("cache", "add", film).demand(0, "complete: ").output
-            demand("% " in shown and widest(shown) <= 80, f"{widest(shown)} columns: {shown}")
             latchkey("cache", "add", film).demand(0, "complete: ")
             item, = latchkey("cache", "list", "--json").demand(0).json
             demand(item["url"] == film and item["status"] == "complete" and item["type"] == "dash", f"{item}")
@@ -794,7 +797,7 @@ def cached_with_license():
                 demand(("warning: license cannot be kept" in said.output) == (words is not None), said.output)
                 demand(item()["isReadyToPlay"] == (words is None), f"{item()}")
                 if words:
-                    latchkey("cache", "add", film).demand(0, "complete: ")
+                    latchkey("cache", "add", film).demand(3, "complete: ", "no license is installed")
                     demand(item()["isReadyToPlay"] and "warning" not in item(), f"{item()}")
                     continue
                 asked = world.asked()
@@ -824,7 +827,7 @@ def cached_in_use():
     with World(name=DASH) as world, children.Folder() as folder:
         film, cache = url(world, "stream.mpd"), ("--cache", os.path.join(folder.path, "cache"))
         for name in (film, film + "?later"):
-            latchkey("cache", "add", *cache, name).demand(0, "complete: ")
+            latchkey("cache", "add", *cache, "--license", name).demand(0, "complete: ")
         paced = ("--video-sink", "fakesink sync=true", "--audio-sink", "fakesink sync=true")
         player = subprocess.Popen(
             ["latchkey", "play", "--yes", *cache, *paced, film], stdout=subprocess.PIPE, text=True)
