@@ -258,6 +258,20 @@ def acquire_for_one_playback():
         demand(answer["isStored"] is False and answer["rights"]["status"] == "valid", f"{answer}")
 
 
+def acquire_with_one_rights_id():
+    """Two licenses in one answer have one rights ID and one key: both are kept, and take the places of the old ones when they are
+    acquired again."""
+    name = "rightsid:00112233-4455-6677-8899-aabbccddeeff"
+    with World(f"{name},enddate:{int(time.time()) + 600}),({name}", name=DASH) as world:
+        film, kept = url(world, "stream.mpd"), []
+        for _ in range(2):
+            latchkey("acquire", film).demand(0, "acquired: valid")
+            kept.append(latchkey("licenses", "list", "--json").demand(0).json)
+        for key in world.case.keys:
+            ends = [[license.get("ends") is not None for license in listed if key in license["keyIds"]] for listed in kept]
+            demand([sorted(each) for each in ends] == [[False, True]] * 2, f"{key}: {kept}")
+
+
 def acquire_nothing():
     """Without a service, of one that refuses, and where what it gives is refused: that is not installed."""
     without_configuration()
@@ -987,7 +1001,8 @@ def deny_write_execute():
 ALL = {
     "inspect/json": inspect_json, "inspect/keys-file": inspect_keys_file, "inspect/hls": inspect_hls,
     "inspect/screens": screens, "wrong-inputs": wrong_inputs, "preloaded": preloaded, "acquire/stored": acquire,
-    "acquire/one-playback": acquire_for_one_playback, "acquire/nothing": acquire_nothing, "play/asks": play_asks,
+    "acquire/one-playback": acquire_for_one_playback, "acquire/one-rights-id": acquire_with_one_rights_id,
+    "acquire/nothing": acquire_nothing, "play/asks": play_asks,
     "play/json": play_json, "play/errors": play_errors, "play/errors-later": play_errors_later,
     "play/rotation": play_rotation, "play/key-formats": play_key_formats,
     "play/outage": play_outage, "play/silent": lambda: play_outage(silent="resumes"),
