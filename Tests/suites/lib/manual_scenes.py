@@ -153,6 +153,31 @@ def wrong_key_hls():
         demand(events(run, "playback should be aborted"), f"events {run.values('event')}, states {run.values('state')}")
 
 
+def wrong_keys_again():
+    """An application that does not end the player hears of each wrong key of the playback."""
+    latchkey = embedded()
+    import pipelines
+
+    with World(name=DASH) as world:
+        agent_scenes.configure_wrong_keys(world, {kid: "5a" * 16 for kid in world.case.keys})
+        agent, heard, missing = latchkey.Agent(url(world, "stream.mpd"), automatic=True), queue.Queue(), set(world.case.keys)
+        demand(len(missing) == 2, f"the keys are {missing}")
+        agent.add_listener(lambda event: heard.put(event) if event.type == "playback should be aborted" else None)
+        watched = pipelines.Player(url(world, "stream.mpd"))
+        agent.attach(watched.pipeline)
+        watched.play()
+        try:
+            while missing:
+                said = heard.get(timeout=20 * PATIENCE).reason.replace("-", "").lower()
+                missing = {key for key in missing if key not in said}
+        except queue.Empty:
+            demand(False, f"nothing is said of {missing}")
+        watched.stop()
+        del watched
+        agent.close()
+        demand(latchkey.wait(20), "callbacks are left")
+
+
 # Audio tracks
 
 
@@ -710,7 +735,7 @@ def known_content():
 
 
 ALL = {
-    "wrong-key-hls": wrong_key_hls, "delegate": delegate, "custom-data": custom_data, "delegated-join": delegated_join,
+    "wrong-key-hls": wrong_key_hls, "wrong-keys-again": wrong_keys_again, "delegate": delegate, "custom-data": custom_data, "delegated-join": delegated_join,
     "held-media": held_media,
     "audio-tracks": audio_tracks,
     "audio-tracks/dash": lambda: audio_tracks_of("dash"), "audio-tracks/hls": lambda: audio_tracks_of("hls"),
