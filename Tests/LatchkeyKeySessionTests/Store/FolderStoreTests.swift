@@ -47,7 +47,8 @@ import Testing
         let descriptor = try #require(
             (0..<4096).first {
                 let path = try? FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/fd/\($0)")
-                return path.map { $0.hasSuffix(name) && $0.contains(folder.path.split(separator: "-").last ?? "-") } == true
+                return path.map { $0.hasSuffix(name) && $0.contains(folder.path.split(separator: "-").last ?? "-") }
+                    == true
             })
         let copy = fcntl(Int32(descriptor), F_DUPFD_CLOEXEC, 0)
         defer { close(copy) }
