@@ -240,19 +240,32 @@ FRAME = re.compile(r"#\d+ +(?:0x[0-9a-f]+ in )?(.*?) \(.*?(?: from (?:.*/)?(\S+)
 
 
 def threads_of(pid):
-    """Where each thread of a process is, in one line, for what a check says of a process that does not end. The first thread comes
-    first."""
+    """Where each thread of a process and of its group is, in one line, for what a check says of a process that does not end. Its
+    first thread comes first."""
     sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "runner"))
     import processes
 
-    threads = []
-    for line in processes.stacks([pid]).splitlines()[1:]:
+    # What it has started may keep its output open.
+    said = [] if processes.is_alive(pid) else [[f"process {pid} has ended, and its output is open"]]
+    for line in processes.stacks([pid, *group(pid)]).splitlines():
         frame = FRAME.match(line)
         if not frame:
-            threads.append([re.sub(r"\(Thread 0x[0-9a-f]+ ", "(", line)])
-        elif threads and len(threads[-1]) < 16:
-            threads[-1].append(frame[1] + (f" ({frame[2]})" if frame[2] else ""))
-    return " || ".join(" | ".join(thread) for thread in threads)[:20_000]
+            said.append([re.sub(r"\(Thread 0x[0-9a-f]+ ", "(", line.removeprefix("---- "))])
+        elif said and len(said[-1]) < 16:
+            said[-1].append(frame[1] + (f" ({frame[2]})" if frame[2] else ""))
+    return " || ".join(" | ".join(part) for part in said)[:20_000]
+
+
+def group(leader):
+    """The other processes of its group."""
+    found = []
+    for name in os.listdir("/proc"):
+        try:
+            if name.isdigit() and int(name) != leader and os.getpgid(int(name)) == leader:
+                found.append(int(name))
+        except ProcessLookupError:
+            pass
+    return found
 
 
 CRASH = re.compile(r"CRASH STACK\n(.*?)(?:CRASH END|\Z)", re.DOTALL)
