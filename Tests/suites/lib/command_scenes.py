@@ -622,6 +622,37 @@ def sessions():
         os.environ.pop("LATCHKEY_CONFIG", None)
 
 
+def session_settings():
+    """The example of an adapter works as it is shipped. What is wrong in a copy of it, or in the settings, is named."""
+    from session_scenes import Scene
+
+    with open(os.path.join(corpus.REPOSITORY, "examples", "sessions", "latchkey.json"), encoding="utf-8") as file:
+        example = json.load(file)
+
+    def without(name):
+        return {key: value for key, value in example["setup"].items() if key != name}
+
+    changes = {
+        "answer.intervalUnit": {"answer": {**example["answer"], "intervalUnit": 0}}, "setup.path": {"setup": without("path")},
+        "rules.0.means": {"rules": [{**example["rules"][0], "means": "nonsense"}]}, "misspelt": {"misspelt": 1},
+    }
+    os.environ["LATCHKEY_CONFIG"] = os.path.join(os.environ.get("TMPDIR", "/tmp"), f"adapter-{os.getpid()}.conf")
+    try:
+        with Scene(count=1) as scene, children.Folder() as folder:
+            def check(line, status, *words):
+                scene.configure(line + "\n")
+                return latchkey("session", "check").demand(status, *words)
+
+            check("interval=5", 0, "setup: ", "teardown: ")
+            for line in ("interval=4", "interval=86401"):
+                check(line, 1, line, "from 5 to 86400")
+            check(f"adapter={folder.write('good.json', json.dumps(example))}", 0, "setup: ", "teardown: ")
+            for name, change in changes.items():
+                check(f"adapter={folder.write('wrong.json', json.dumps({**example, **change}))}", 1, "wrong.json", name)
+    finally:
+        os.environ.pop("LATCHKEY_CONFIG", None)
+
+
 def heartbeat_error():
     """A heartbeat is refused: one object has what the server said, and the last one is the error that ends the command."""
     from session_scenes import ACCOUNT, Scene
@@ -1010,7 +1041,7 @@ ALL = {
     "play/audio-dash": lambda: play_audio_of("dash"), "play/audio-hls": lambda: play_audio_of("hls"),
     "play/audio-file": lambda: play_audio_of("mp4"), "play/terminal": play_on_terminal,
     "licenses": licenses, "dates": dates, "rights-words": rights_words, "sessions": sessions,
-    "heartbeat-error": heartbeat_error, "teardown-error": teardown_error,
+    "session-settings": session_settings, "heartbeat-error": heartbeat_error, "teardown-error": teardown_error,
     "terminated/session": terminated, "terminated/hang-up": hung_up,
     "terminated/early": terminated_early, "terminated/first": terminated_first, "cache": cached,
     "cache-license": cached_with_license, "cache-folder": cached_elsewhere, "cache-audio": cached_audio,
