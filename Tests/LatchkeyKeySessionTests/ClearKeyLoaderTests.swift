@@ -357,7 +357,7 @@ struct ClearKeyLoaderTests {
         #expect(asked(transport).map(\.count) == [2, 2, 2, 1, 1, 1, 1])
     }
 
-    /// A service that refuses keys together may have some of them, whatever becomes of those behind it.
+    /// A service that refuses two keys in one request is asked for each alone, also if a later service fails in another way.
     @Test(arguments: [403, 404, 503]) func keysOfAnEarlierServiceAreNotLost(status: Int) async {
         let transport = FakeTransport { [keys = [keyID(1), keyID(2)]] request, _ throws(HTTPError) in
             let asked = (try? ClearKey.keyIDs(inLicenseRequest: request.body)) ?? []

@@ -155,6 +155,28 @@ struct SharingTests {
         try await other.cache.item(url, format: .file).purgeAndWait()
     }
 
+    /// A program that another thread is starting has a copy of each descriptor until it runs.
+    @Test func aCopyOfItsDescriptorKeepsNoLock() async throws {
+        let test = TestCache(TestOrigin([url: file]))
+        await test.cache.item(url, format: .file).download()
+        let folder = try test.index.file.deletingLastPathComponent().path
+        for kind in [CacheFolder.Lock.Kind.writing, .use] {
+            let name = kind == .writing ? "/writer" : "/lock"
+            var lock: CacheFolder.Lock? = try CacheFolder.Lock(folder, for: kind)
+            let descriptor = try #require(
+                (0..<1024).first { descriptor in
+                    let path = try? FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/fd/\(descriptor)")
+                    return path?.hasPrefix("/") == true && path?.hasSuffix(name) == true
+                        && path?.contains(test.folder.split(separator: "/").last ?? "?") == true
+                })
+            let copy = fcntl(Int32(descriptor), F_DUPFD_CLOEXEC, 0)
+            defer { close(copy) }
+            #expect(copy >= 0 && lock != nil)
+            lock = nil
+            _ = try CacheFolder.Lock(folder, for: kind == .writing ? .writing : .removal)
+        }
+    }
+
     @Test func aCacheOfWhichNothingCanBeOpenedIsNotEmpty() async throws {
         let test = TestCache(TestOrigin([url: file]))
         await test.cache.item(url, format: .file).download()

@@ -185,8 +185,8 @@ def stacks(pids):
             try:
                 done = subprocess.run(
                     ["gdb", "--batch", "-nx", "-iex", "set debuginfod enabled off", "-p", str(pid), "-ex",
-                     "thread apply all bt 30"], stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
-                    timeout=TRACE_DEADLINE)
+                     "thread apply all -ascending bt 30"], stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                    errors="replace", timeout=TRACE_DEADLINE)
                 lines = done.stdout.splitlines()
                 frames = [line for line in lines if line.startswith(("#", "Thread"))][:400]
                 parts += frames
@@ -196,9 +196,17 @@ def stacks(pids):
                 pass
         try:
             for thread in sorted(os.listdir(f"/proc/{pid}/task"), key=int):
-                with open(f"/proc/{pid}/task/{thread}/comm", encoding="utf-8") as comm, \
-                        open(f"/proc/{pid}/task/{thread}/wchan", encoding="utf-8") as wchan:
-                    parts.append(f"Thread {thread} {comm.read().strip()}: {wchan.read().strip()}")
+                name, wait, call = (known(f"/proc/{pid}/task/{thread}/{of}") for of in ("comm", "wchan", "syscall"))
+                parts.append(f"Thread {thread} {name}: {wait}, system call {call}")
         except OSError:
             pass
     return "\n".join(parts)
+
+
+def known(path):
+    """What a file of the kernel's says; a question mark if this process may not read it."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read().strip()
+    except OSError:
+        return "?"

@@ -117,6 +117,8 @@ enum StoreFiles {
 /// them. A file of its own carries it, and is never removed.
 final class StoreLock {
     private let descriptor: Int32
+    /// A child that was forked has the descriptor, and not the lock.
+    private let process = getpid()
 
     /// Shared; waits for a mover to be done.
     init(path: String) throws(LicenseStoreError) {
@@ -131,7 +133,12 @@ final class StoreLock {
         }
     }
 
-    deinit { if descriptor >= 0 { close(descriptor) } }
+    deinit {
+        guard descriptor >= 0 else { return }
+        // A program that is being started has a copy of the descriptor for a while, and the lock would last as long.
+        if process == getpid() { _ = flock(descriptor, LOCK_UN) }
+        close(descriptor)
+    }
 
     /// Whether the files are open nowhere else, and from now on cannot be opened elsewhere.
     func becomeExclusive() -> Bool { flock(descriptor, LOCK_EX | LOCK_NB) == 0 }

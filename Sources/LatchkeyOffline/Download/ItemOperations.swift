@@ -138,6 +138,9 @@ actor ItemOperations {
                     try? await cache.disk.remove(folder)
                 }
             }
+        } else {
+            // A purge has closed it meanwhile: what the item had is gone.
+            last = nil
         }
         if let outcome { (download, status) = (nil, outcome) }
         if let last { take(last) }

@@ -133,6 +133,8 @@ enum CacheFolder {
         }
 
         private let descriptor: Int32
+        /// A child that was forked has the descriptor, and not the lock.
+        private let process = getpid()
 
         /// Throws `inUse`.
         convenience init(_ path: String, for kind: Kind) throws(CacheError) {
@@ -161,7 +163,11 @@ enum CacheFolder {
             else { throw CacheError(.inUse, "\(path): another process has just removed it; try again") }
         }
 
-        deinit { close(descriptor) }
+        deinit {
+            // A program that is being started has a copy of the descriptor for a while, and the lock would last as long.
+            if process == getpid() { _ = flock(descriptor, LOCK_UN) }
+            close(descriptor)
+        }
     }
 }
 

@@ -10,6 +10,7 @@
     import LatchkeyKeySystems
     import LatchkeyManifests
     import LatchkeyOffline
+    import LatchkeyProtection
     import Synchronization
 
     /// `latchkey cache`: content that is on disk, for playback without the network.
@@ -263,12 +264,15 @@
                     line.finish()
                     if let warning = progress.warning { print("warning: \(warning)".withoutControls) }
                     print("complete: \(CacheState.size(progress.cachedSize))")
-                    guard progress.isReadyToPlay else {
-                        let reason = progress.warning?.description ?? "it does not play without the network"
-                        StandardStream.error.write("Error: not ready to play: \(reason)\n".withoutControls)
-                        throw ExitCode(3)
+                    var missing: String?
+                    if progress.isReadyToPlay {
+                        missing = await missingRights()
+                    } else {
+                        missing = progress.warning?.description ?? "it does not play without the network"
                     }
-                    return
+                    guard let missing else { return }
+                    StandardStream.error.write("Error: not ready to play: \(missing)\n".withoutControls)
+                    throw ExitCode(3)
                 case .failed(let error):
                     line.finish()
                     guard [.invalidContent, .unsupportedContent].contains(error.code) else {
@@ -282,6 +286,19 @@
                 case .paused, .notCached: break
                 }
             }
+        }
+
+        /// Why no license or key on this device lets the content play; nil: one does, it needs none, or the media alone names
+        /// its keys. The download itself says this of keys that FairPlay-style key servers give.
+        private func missingRights() async -> String? {
+            var configuration = Agent.Configuration()
+            configuration.outageTimeout = .zero
+            configuration.cache = place.content() ?? configuration.cache
+            guard let info = try? await content.agent(configuration).contentInfo(),
+                info.keyNeeds.contains(where: { $0.keySystem != .fairPlay && !$0.keyIDs.isEmpty }),
+                ![.valid, .future].contains(info.rights.kind)
+            else { return nil }
+            return "\(info.rights.reason); latchkey cache add --license or latchkey acquire gets one that may be stored"
         }
 
         /// Throws `ToolError` if the content does not have an audio track that is to be downloaded. What is cached has its own

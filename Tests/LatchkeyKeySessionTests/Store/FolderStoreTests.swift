@@ -40,6 +40,24 @@ import Testing
         await failure { try await LicenseStore.open(configuration).close() }
     }
 
+    /// A program that another thread is starting has a copy of each descriptor until it runs.
+    @Test func aCopyOfItsDescriptorKeepsNoLock() throws {
+        let name = "/copied.lock"
+        var lock: StoreLock? = try StoreLock(path: folder.path + name)
+        let descriptor = try #require(
+            (0..<4096).first {
+                let path = try? FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/fd/\($0)")
+                return path.map { $0.hasSuffix(name) && $0.contains(folder.path.split(separator: "-").last ?? "-") }
+                    == true
+            })
+        let copy = fcntl(Int32(descriptor), F_DUPFD_CLOEXEC, 0)
+        defer { close(copy) }
+        let other = try StoreLock(path: folder.path + name)
+        #expect(copy >= 0 && lock != nil && !other.becomeExclusive())
+        lock = nil
+        #expect(other.becomeExclusive())
+    }
+
     // MARK: What is put back
 
     @Test func aFolderThatIsPutBackIsRefused() async throws {

@@ -43,6 +43,7 @@ def library():
              [REQUEST, ctypes.c_char_p, ctypes.c_size_t, ctypes.c_char_p, ctypes.c_size_t,
               ctypes.POINTER(ctypes.POINTER(ctypes.c_uint8)), ctypes.POINTER(ctypes.c_size_t),
               ctypes.POINTER(ctypes.c_void_p)]),
+            ("key_request_is_finished", ctypes.c_int, [REQUEST]),
             ("key_request_is_for_storage", ctypes.c_int, [REQUEST]),
             ("key_request_can_store_key", ctypes.c_int, [REQUEST, ctypes.c_char_p, ctypes.c_size_t]),
             ("key_request_make_persistable_key", ctypes.c_int,
@@ -61,9 +62,11 @@ def library():
 class Request:
     """A request of the library, kept as long as this object."""
 
-    def __init__(self, loaded, pointer):
+    def __init__(self, loaded, pointer, withdrawn=None):
+        """`withdrawn`: an event that says that the library does not wait for the answer any more."""
         self._library = loaded
         self._pointer = loaded.latchkey_key_request_ref(pointer)
+        self.withdrawn = withdrawn
 
     def __del__(self):
         self._library.latchkey_key_request_unref(self._pointer)
@@ -81,6 +84,10 @@ class Request:
         count = self._library.latchkey_key_request_get_key_id_count(self._pointer)
         get = self._library.latchkey_key_request_get_key_id
         return [bytes(get(self._pointer, index)[:16]).hex() for index in range(count)]
+
+    @property
+    def is_finished(self):
+        return bool(self._library.latchkey_key_request_is_finished(self._pointer))
 
     @property
     def is_for_storage(self):
@@ -134,10 +141,17 @@ class Loader:
         self._answer = answer
         self.requests = 0
         self.destroyed = threading.Event()
+        # By request.
+        withdrawn = {}
 
         def load(pointer, _data):
             self.requests += 1
-            threading.Thread(target=self._finish, args=(Request(self._library, pointer),)).start()
+            withdrawn[pointer] = threading.Event()
+            request = Request(self._library, pointer, withdrawn[pointer])
+            threading.Thread(target=self._finish, args=(request,)).start()
+
+        def cancel(pointer, _data):
+            withdrawn[pointer].set()
 
         def should_retry(pointer, reason, _data):
             return bool(retries and retries(Request(self._library, pointer), reason))
@@ -147,7 +161,7 @@ class Loader:
 
         # Kept: the library calls them as long as a session has the loader.
         self._functions = Functions(
-            ctypes.sizeof(Functions), ASKED(), CALLED(load), CALLED(), RETRIED(should_retry),
+            ctypes.sizeof(Functions), ASKED(), CALLED(load), CALLED(cancel), RETRIED(should_retry),
             UPDATED(update) if updates else UPDATED())
         self._destroy = DESTROYED(lambda _data: self.destroyed.set())
 

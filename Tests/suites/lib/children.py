@@ -28,12 +28,14 @@ def tell(name, reason=None):
 class Child:
     """What became of a process."""
 
-    def __init__(self, results, output, errors, ending):
+    def __init__(self, results, output, errors, ending, threads=""):
         self.results = results
         self.output = output
         self.errors = errors
         # None: it ended by itself with status 0. Else words, beginning with "crash", "timeout", "status" or "printed".
         self.ending = ending
+        # Where its threads were when its time was over, if the caller wanted to know.
+        self.threads = threads
 
     def complete(self, names):
         """The result of each named check, with the process's end where it said nothing."""
@@ -204,12 +206,13 @@ def completed(arguments, timeout, check=False, **options):
     return done
 
 
-def run(arguments, deadline, variables=None):
-    """Runs a program. It and all that it started end with it, at the latest after `deadline` seconds."""
+def run(arguments, deadline, variables=None, tells_threads=False):
+    """Runs a program. It and all that it started end with it, at the latest after `deadline` seconds. `tells_threads`: whether
+    to find out first where its threads are."""
     process = Process(
         arguments, env=variables or environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
         stderr=subprocess.PIPE, start_new_session=True, errors="replace")
-    ending = None
+    ending, threads = None, ""
     try:
         output, errors = process.communicate(timeout=deadline)
     except PrintedTooMuch as failure:
@@ -217,6 +220,7 @@ def run(arguments, deadline, variables=None):
         process.wait()
     except subprocess.TimeoutExpired:
         ending = f"timeout: not finished after {deadline} s"
+        threads = threads_of(process.pid) if tells_threads else ""
         process.end()
         output, errors = process.communicate()
     if ending is None and process.returncode < 0:
@@ -228,7 +232,40 @@ def run(arguments, deadline, variables=None):
         if line.startswith(RESULT):
             name, reason = json.loads(line[len(RESULT):])
             results[name] = reason
-    return Child(results, output, errors, ending)
+    return Child(results, output, errors, ending, threads)
+
+
+# "#1  0x00007f0000000010 in function (argument=1) from /path/libx.so.0"
+FRAME = re.compile(r"#\d+ +(?:0x[0-9a-f]+ in )?(.*?) \(.*?(?: from (?:.*/)?(\S+))?$")
+
+
+def threads_of(pid):
+    """Where each thread of a process and of its group is, in one line, for what a check says of a process that does not end. Its
+    first thread comes first."""
+    sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "runner"))
+    import processes
+
+    # What it has started may keep its output open.
+    said = [] if processes.is_alive(pid) else [[f"process {pid} has ended, and its output is open"]]
+    for line in processes.stacks([pid, *group(pid)]).splitlines():
+        frame = FRAME.match(line)
+        if not frame:
+            said.append([re.sub(r"\(Thread 0x[0-9a-f]+ ", "(", line.removeprefix("---- "))])
+        elif said and len(said[-1]) < 16:
+            said[-1].append(frame[1] + (f" ({frame[2]})" if frame[2] else ""))
+    return " || ".join(" | ".join(part) for part in said)[:20_000]
+
+
+def group(leader):
+    """The other processes of its group."""
+    found = []
+    for name in os.listdir("/proc"):
+        try:
+            if name.isdigit() and int(name) != leader and os.getpgid(int(name)) == leader:
+                found.append(int(name))
+        except ProcessLookupError:
+            pass
+    return found
 
 
 CRASH = re.compile(r"CRASH STACK\n(.*?)(?:CRASH END|\Z)", re.DOTALL)

@@ -4,7 +4,6 @@
 import contextlib
 import ctypes
 import fcntl
-import http.server
 import json
 import os
 import pty
@@ -16,9 +15,7 @@ import struct
 import subprocess
 import tempfile
 import termios
-import threading
 import time
-import urllib.request
 
 import agent_network
 import agent_scenes
@@ -29,6 +26,7 @@ import exit_scenes
 import hls_media
 import hls_origin
 from playready_world import World, demand
+from recorder import Recorder
 
 DASH = "dash-cenc-static-live"
 SMOOTH = "smooth-piff-ctr"
@@ -260,6 +258,20 @@ def acquire_for_one_playback():
         demand(answer["isStored"] is False and answer["rights"]["status"] == "valid", f"{answer}")
 
 
+def acquire_with_one_rights_id():
+    """Two licenses in one answer have one rights ID and one key: both are kept, and take the places of the old ones when they are
+    acquired again."""
+    name = "rightsid:00112233-4455-6677-8899-aabbccddeeff"
+    with World(f"{name},enddate:{int(time.time()) + 600}),({name}", name=DASH) as world:
+        film, kept = url(world, "stream.mpd"), []
+        for _ in range(2):
+            latchkey("acquire", film).demand(0, "acquired: valid")
+            kept.append(latchkey("licenses", "list", "--json").demand(0).json)
+        for key in world.case.keys:
+            ends = [[license.get("ends") is not None for license in listed if key in license["keyIds"]] for listed in kept]
+            demand([sorted(each) for each in ends] == [[False, True]] * 2, f"{key}: {kept}")
+
+
 def acquire_nothing():
     """Without a service, of one that refuses, and where what it gives is refused: that is not installed."""
     without_configuration()
@@ -348,9 +360,10 @@ def cached_audio():
         without_configuration()
         latchkey(*add, "--audio", "fi", "--audio", "sv", film).demand(1, "--audio sv", "choose one of: fi")
         latchkey("cache", "list", *add[2:]).demand(0, "nothing is cached")
-        latchkey(*add, "--audio", "fi", film).demand(0, "complete: ")
+        # No license comes from anywhere.
+        latchkey(*add, "--audio", "fi", film).demand(3, "complete: ", "not ready to play: no license is installed")
         # What is there keeps its tracks.
-        latchkey(*add, "--audio", "sv", film).demand(0, "complete: ")
+        latchkey(*add, "--audio", "sv", film).demand(3, "complete: ")
 
 
 def cached_audio_tracks():
@@ -609,6 +622,37 @@ def sessions():
         os.environ.pop("LATCHKEY_CONFIG", None)
 
 
+def session_settings():
+    """The example of an adapter works as it is shipped. What is wrong in a copy of it, or in the settings, is named."""
+    from session_scenes import Scene
+
+    with open(os.path.join(corpus.REPOSITORY, "examples", "sessions", "latchkey.json"), encoding="utf-8") as file:
+        example = json.load(file)
+
+    def without(name):
+        return {key: value for key, value in example["setup"].items() if key != name}
+
+    changes = {
+        "answer.intervalUnit": {"answer": {**example["answer"], "intervalUnit": 0}}, "setup.path": {"setup": without("path")},
+        "rules.0.means": {"rules": [{**example["rules"][0], "means": "nonsense"}]}, "misspelt": {"misspelt": 1},
+    }
+    os.environ["LATCHKEY_CONFIG"] = os.path.join(os.environ.get("TMPDIR", "/tmp"), f"adapter-{os.getpid()}.conf")
+    try:
+        with Scene(count=1) as scene, children.Folder() as folder:
+            def check(line, status, *words):
+                scene.configure(line + "\n")
+                return latchkey("session", "check").demand(status, *words)
+
+            check("interval=5", 0, "setup: ", "teardown: ")
+            for line in ("interval=4", "interval=86401"):
+                check(line, 1, line, "from 5 to 86400")
+            check(f"adapter={folder.write('good.json', json.dumps(example))}", 0, "setup: ", "teardown: ")
+            for name, change in changes.items():
+                check(f"adapter={folder.write('wrong.json', json.dumps({**example, **change}))}", 1, "wrong.json", name)
+    finally:
+        os.environ.pop("LATCHKEY_CONFIG", None)
+
+
 def heartbeat_error():
     """A heartbeat is refused: one object has what the server said, and the last one is the error that ends the command."""
     from session_scenes import ACCOUNT, Scene
@@ -641,52 +685,14 @@ def heartbeat_error():
         os.environ.pop("LATCHKEY_CONFIG", None)
 
 
-class RefusedTeardown:
-    """Stands in front of a session server, and refuses the end of each session in words of its own. For the `with` block."""
-
-    ANSWER = {"errorCode": "4001", "message": "closed for tonight", "conflicts": []}
-
-    def __init__(self, target):
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def do_POST(self):
-                body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-                kept = {name: value for name, value in self.headers.items() if name.lower() not in ("host", "content-length")}
-                request = urllib.request.Request(target + self.path, body, kept, method="POST")
-                with urllib.request.urlopen(request, timeout=DEADLINE) as answer:
-                    self.say(answer.status, answer.read())
-
-            def do_DELETE(self):
-                self.say(403, json.dumps(RefusedTeardown.ANSWER).encode())
-
-            def say(self, status, data):
-                self.send_response(status)
-                self.send_header("Content-Type", "application/json")
-                self.send_header("Content-Length", str(len(data)))
-                self.end_headers()
-                self.wfile.write(data)
-
-            def log_message(self, *_):
-                pass
-
-        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
-
-    def __enter__(self):
-        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
-        return self
-
-    def __exit__(self, *_):
-        self._server.shutdown()
-        self._server.server_close()
-
-
 def teardown_error():
     """The end of a session is refused: one object has what the server said, and playback, which is over, has no error."""
     from session_scenes import Scene
 
     os.environ["LATCHKEY_CONFIG"] = os.path.join(os.environ.get("TMPDIR", "/tmp"), f"teardown-{os.getpid()}.conf")
+    refusal = {"errorCode": "4001", "message": "closed for tonight", "conflicts": []}
     try:
-        with Scene(count=2) as scene, RefusedTeardown(scene.server.url) as proxy:
+        with Scene(count=2) as scene, Recorder(scene.server.url, {"DELETE": (403, refusal)}) as proxy:
             scene.configure(url=proxy.url)
             run = latchkey("play", "--yes", "--json", *SINKS, f"{scene.server.url}/media/stream.mpd").demand(0)
             events = [json.loads(line) for line in run.output.splitlines()]
@@ -797,9 +803,11 @@ def cached():
         try:
             demand(latchkey("cache", "list", "--json").demand(0).json == [], "something is cached")
             latchkey("cache", "purge", film).demand(0, "not cached")
+            shown = on_terminal("cache", "add", film).demand(3, "complete: ").output
+            drawn, _, error = shown.partition("Error: not ready to play: ")
+            demand("% " in drawn and widest(drawn) <= 80, f"{widest(drawn)} columns: {shown}")
+            demand("no license is installed" in error and "latchkey acquire" in error and world.asked() == 0, shown)
             latchkey("acquire", film).demand(0)
-            shown = on_terminal("cache", "add", film).demand(0, "complete: ").output
-            demand("% " in shown and widest(shown) <= 80, f"{widest(shown)} columns: {shown}")
             latchkey("cache", "add", film).demand(0, "complete: ")
             item, = latchkey("cache", "list", "--json").demand(0).json
             demand(item["url"] == film and item["status"] == "complete" and item["type"] == "dash", f"{item}")
@@ -834,7 +842,7 @@ def cached_with_license():
                 demand(("warning: license cannot be kept" in said.output) == (words is not None), said.output)
                 demand(item()["isReadyToPlay"] == (words is None), f"{item()}")
                 if words:
-                    latchkey("cache", "add", film).demand(0, "complete: ")
+                    latchkey("cache", "add", film).demand(3, "complete: ", "no license is installed")
                     demand(item()["isReadyToPlay"] and "warning" not in item(), f"{item()}")
                     continue
                 asked = world.asked()
@@ -864,7 +872,7 @@ def cached_in_use():
     with World(name=DASH) as world, children.Folder() as folder:
         film, cache = url(world, "stream.mpd"), ("--cache", os.path.join(folder.path, "cache"))
         for name in (film, film + "?later"):
-            latchkey("cache", "add", *cache, name).demand(0, "complete: ")
+            latchkey("cache", "add", *cache, "--license", name).demand(0, "complete: ")
         paced = ("--video-sink", "fakesink sync=true", "--audio-sink", "fakesink sync=true")
         player = subprocess.Popen(
             ["latchkey", "play", "--yes", *cache, *paced, film], stdout=subprocess.PIPE, text=True)
@@ -1024,7 +1032,8 @@ def deny_write_execute():
 ALL = {
     "inspect/json": inspect_json, "inspect/keys-file": inspect_keys_file, "inspect/hls": inspect_hls,
     "inspect/screens": screens, "wrong-inputs": wrong_inputs, "preloaded": preloaded, "acquire/stored": acquire,
-    "acquire/one-playback": acquire_for_one_playback, "acquire/nothing": acquire_nothing, "play/asks": play_asks,
+    "acquire/one-playback": acquire_for_one_playback, "acquire/one-rights-id": acquire_with_one_rights_id,
+    "acquire/nothing": acquire_nothing, "play/asks": play_asks,
     "play/json": play_json, "play/errors": play_errors, "play/errors-later": play_errors_later,
     "play/rotation": play_rotation, "play/key-formats": play_key_formats,
     "play/outage": play_outage, "play/silent": lambda: play_outage(silent="resumes"),
@@ -1032,7 +1041,7 @@ ALL = {
     "play/audio-dash": lambda: play_audio_of("dash"), "play/audio-hls": lambda: play_audio_of("hls"),
     "play/audio-file": lambda: play_audio_of("mp4"), "play/terminal": play_on_terminal,
     "licenses": licenses, "dates": dates, "rights-words": rights_words, "sessions": sessions,
-    "heartbeat-error": heartbeat_error, "teardown-error": teardown_error,
+    "session-settings": session_settings, "heartbeat-error": heartbeat_error, "teardown-error": teardown_error,
     "terminated/session": terminated, "terminated/hang-up": hung_up,
     "terminated/early": terminated_early, "terminated/first": terminated_first, "cache": cached,
     "cache-license": cached_with_license, "cache-folder": cached_elsewhere, "cache-audio": cached_audio,

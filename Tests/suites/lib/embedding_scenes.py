@@ -377,19 +377,27 @@ def licenses(_language):
 
 
 def reset(_language):
-    """Without [playready], the user's own store and the stored keys of key servers are emptied."""
+    """Without [playready], the licenses in the user's own store and the stored keys of key servers are removed."""
     latchkey, answers = module(), Answers()
-    with children.Folder() as folder:
+    with children.Folder() as folder, World(name=DASH) as world:
         os.environ.update(XDG_DATA_HOME=folder.path, XDG_STATE_HOME=folder.path)
+        with open(os.environ["LATCHKEY_CONFIG"], encoding="utf-8") as file:
+            own = folder.write("own.conf", re.sub("(?m)^store=.*\n", "", file.read()))
+        agent = latchkey.Agent(url(world, "stream.mpd"), configuration_file=own)
+        agent.acquire_license(answers)
+        demand(answers.take()[1] is None, "no license")
+        agent.close()
         keys = os.path.join(folder.path, "keys")
         os.mkdir(keys)
         for name in ("key-00.lkpk", "key-01.lkpk"):
             with open(os.path.join(keys, name), "wb") as key:
                 key.write(b"sealed")
         configuration = folder.write("latchkey.conf", "[fairplay]\nstored-keys=keys\n")
-        for count in (2, 0):
+        # The licenses, the device's keys, and the two.
+        for count in (len(world.case.keys) + 1 + 2, 0):
             latchkey.reset_licenses(answers, configuration)
-            demand(answers.take() == (count, None), f"not {count} keys were removed")
+            told = answers.take()
+            demand(told == (count, None), f"{told}, and {count} are to be removed")
         demand(not os.listdir(keys), f"{os.listdir(keys)}")
         demand(latchkey.wait(20), "callbacks are left")
 

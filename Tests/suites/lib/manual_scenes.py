@@ -1,14 +1,12 @@
 # SPDX-License-Identifier: MPL-2.0
 """The checks of 24-manual, one function each: what an application asks for is what is seen, heard and sent."""
 
-import http.server
 import os
 import queue
 import re
 import struct
 import sys
 import threading
-import urllib.error
 import urllib.request
 import zlib
 
@@ -21,58 +19,10 @@ import hls_origin
 from agent_scenes import DASH, MP4, PACED, PIFF, SMOOTH, events, play, url
 from bounds import PATIENCE
 from playready_world import World, Wrong, demand
+from recorder import Recorder
 
 # The account of the reference server's domain.
 DOMAIN = "4C4B444D-0000-0000-0000-000000000001"
-
-
-class Recorder:
-    """Stands in front of a license service and keeps what comes."""
-
-    def __init__(self, target):
-        recorder = self
-        self.requests = []
-        self.target = target
-
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def do_POST(self):
-                body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-                recorder.requests.append((dict(self.headers.items()), body))
-                kept = {name: value for name, value in self.headers.items() if name.lower() not in ("host", "content-length")}
-                request = urllib.request.Request(recorder.target + self.path, body, kept, method="POST")
-                try:
-                    with urllib.request.urlopen(request, timeout=20) as answer:
-                        status, data, fields = answer.status, answer.read(), answer.headers
-                except urllib.error.HTTPError as error:
-                    status, data, fields = error.code, error.read(), error.headers
-                # A fault says where the domain is.
-                data = data.replace(recorder.target.encode(), recorder.url.encode()) if status == 500 else data
-                self.send_response(status)
-                self.send_header("Content-Type", fields.get("Content-Type", "text/xml"))
-                self.send_header("Content-Length", str(len(data)))
-                self.end_headers()
-                self.wfile.write(data)
-
-            def log_message(self, *_):
-                pass
-
-        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
-
-    def __enter__(self):
-        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
-        return self
-
-    def __exit__(self, *_):
-        self._server.shutdown()
-        self._server.server_close()
-
-    def service(self, policy=""):
-        return f"{self.url}/playready/rightsmanager.asmx" + (f"?cfg=({policy})" if policy else "")
-
-    def of(self, operation):
-        """Fields and body of each request of an operation."""
-        return [entry for entry in self.requests if operation in entry[0].get("SOAPAction", "")]
 
 
 # Licenses
@@ -201,6 +151,31 @@ def wrong_key_hls():
         open(os.environ["LATCHKEY_CONFIG"], "w").close()
         run = play("--yes", f"{origin.url}/master.m3u8", sink=PACED).demand(1)
         demand(events(run, "playback should be aborted"), f"events {run.values('event')}, states {run.values('state')}")
+
+
+def wrong_keys_again():
+    """An application that does not end the player hears of each wrong key of the playback."""
+    latchkey = embedded()
+    import pipelines
+
+    with World(name=DASH) as world:
+        agent_scenes.configure_wrong_keys(world, {kid: "5a" * 16 for kid in world.case.keys})
+        agent, heard, missing = latchkey.Agent(url(world, "stream.mpd"), automatic=True), queue.Queue(), set(world.case.keys)
+        demand(len(missing) == 2, f"the keys are {missing}")
+        agent.add_listener(lambda event: heard.put(event) if event.type == "playback should be aborted" else None)
+        watched = pipelines.Player(url(world, "stream.mpd"))
+        agent.attach(watched.pipeline)
+        watched.play()
+        try:
+            while missing:
+                said = heard.get(timeout=20 * PATIENCE).reason.replace("-", "").lower()
+                missing = {key for key in missing if key not in said}
+        except queue.Empty:
+            demand(False, f"nothing is said of {missing}")
+        watched.stop()
+        del watched
+        agent.close()
+        demand(latchkey.wait(20), "callbacks are left")
 
 
 # Audio tracks
@@ -760,7 +735,7 @@ def known_content():
 
 
 ALL = {
-    "wrong-key-hls": wrong_key_hls, "delegate": delegate, "custom-data": custom_data, "delegated-join": delegated_join,
+    "wrong-key-hls": wrong_key_hls, "wrong-keys-again": wrong_keys_again, "delegate": delegate, "custom-data": custom_data, "delegated-join": delegated_join,
     "held-media": held_media,
     "audio-tracks": audio_tracks,
     "audio-tracks/dash": lambda: audio_tracks_of("dash"), "audio-tracks/hls": lambda: audio_tracks_of("hls"),

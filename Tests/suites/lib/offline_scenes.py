@@ -22,6 +22,7 @@ from bounds import PATIENCE
 from logind import NONSENSE, Logind
 from offline_media import Origin, long_piff
 from playready_world import World, demand
+from recorder import Recorder
 
 DASH = "dash-cenc-static-live"
 INDEXED = "shaka-cenc-iv8-h264-aac"
@@ -656,8 +657,6 @@ def manifest_edge():
 
 def license_by_delegate():
     """The license comes with the download, and the application's delegate sends the challenge. Then nothing is asked for."""
-    from manual_scenes import Recorder
-
     with World(name=DASH) as world, Recorder(world.server.url) as recorder, Origin(media(DASH)) as origin, \
             children.Folder() as folder:
         world.configure("", server=recorder.service())
