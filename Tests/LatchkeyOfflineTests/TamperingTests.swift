@@ -246,6 +246,19 @@ import Testing
         #expect(!FileManager.default.fileExists(atPath: left))
     }
 
+    /// A file that cannot be removed is no content of others.
+    @Test(arguments: [EACCES, EROFS, EIO, EISDIR]) func whyAFolderCannotBeClearedIsSaid(code: Int32) throws {
+        let bystander = try Bystander()
+        let error = #expect(throws: CacheError.self) { try CacheFolder.clear(bystander.path) { _, _ in code } }
+        let isForeign = error?.reason.contains("not of the cache") == true
+        #expect(error?.code == .notPermitted && isForeign == (code == EISDIR))
+        #expect(isForeign || error?.reason.contains(String(cString: strerror(code))) == true)
+        #expect(bystander.isWhole)
+        let swept = try Bystander()
+        try CacheFolder.clear(swept.path)
+        #expect(!FileManager.default.fileExists(atPath: swept.path))
+    }
+
     /// What others may have put into the folder of the cache is neither read nor removed.
     @Test func aCacheThatOthersMayWriteIsLeftAlone() async throws {
         let test = TestCache(TestOrigin([:]))

@@ -187,8 +187,15 @@ public actor LicenseStore {
         do throws(LicenseStoreError) {
             let held = if let lock { lock } else { try StoreLock(path: configuration.lock) }
             guard held.becomeExclusive() else { throw .inUse("another store has it open; close that") }
-            let names = try StoreFiles.moveAside(configuration.movable, reason: "aside")
-            result = "kept as \(names.joined(separator: ", ")); the next start makes a new store"
+            let names = try StoreFiles.moveAside(configuration.itsOwn, reason: "aside")
+            let next =
+                if let counter = configuration.counters.first(where: StoreFiles.exists) {
+                    "the counter \(counter) stays, because it may be that of another folder: put that back, or reset the "
+                        + "license store"
+                } else {
+                    "the next start makes a new store"
+                }
+            result = "kept as \(names.joined(separator: ", ")); \(next)"
         } catch {
             result = "left in place: \(error)"
         }
@@ -318,4 +325,10 @@ public struct LicenseStoreConfiguration: Sendable {
 
     /// All that moves when the database is moved aside. SQLite names its journal after the database.
     var movable: [String] { [database, database + "-journal"] + counters }
+
+    /// What of that surely is of this database, also if it was never compared with a counter. The path of the folder may be a link.
+    /// Then a counter that its spelling names may be that of the folder whose place the link took.
+    var itsOwn: [String] {
+        movable.filter { $0 == counter || StoreFiles.folder(of: $0) == StoreFiles.folder(of: database) }
+    }
 }

@@ -55,8 +55,9 @@ final class OpenStore {
             generation = transaction.meta.generation
             dataVersion = try connection.integer("PRAGMA data_version")
         }
-        if configuration.counter != given.counter {
-            let path = try given.place(configuration.counter)
+        var path = configuration.counter
+        if path != given.counter {
+            path = try given.place(path)
             try Self.checkAccess([path])
             guard let placed = try GenerationFile(path: path, seal: counterSeal, onStep: onStep) else {
                 throw Self.removed(path)
@@ -64,8 +65,20 @@ final class OpenStore {
             counter = placed
             try read { _ throws(LicenseStoreError) in }
         }
+        if path == given.counter { try removeLeftovers(given.earlierCounters, counterSeal) }
         // A transaction that was committed but not counted, because the power went between the two.
         try counter.advance(to: GenerationFile.Value(storeID: storeID, generation: generation))
+    }
+
+    /// If the power went while a counter was brought to its place, the earlier one is still there. An older copy would agree with it.
+    private func removeLeftovers(_ counters: [String], _ seal: Seal) throws(LicenseStoreError) {
+        for path in counters where StoreFiles.exists(path) {
+            // That of another store stays: the folder that a link took the place of needs it.
+            guard let value = try? GenerationFile(path: path, seal: seal, onStep: nil)?.read(),
+                value.storeID == storeID, value.generation <= generation
+            else { continue }
+            try StoreFiles.remove(path)
+        }
     }
 
     private static func checkAccess(_ files: [String]) throws(LicenseStoreError) {

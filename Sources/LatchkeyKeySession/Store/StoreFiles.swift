@@ -55,7 +55,12 @@ enum StoreFiles {
             throw .cannotOpen(error.reason)
         }
         try create(path, contents: contents)
-        if unlink(old) == 0 { try synchronizeFolder(of: old) }
+        try remove(old)
+    }
+
+    /// What cannot be removed stays.
+    static func remove(_ path: String) throws(LicenseStoreError) {
+        if unlink(path) == 0 { try synchronizeFolder(of: path) }
     }
 
     /// The path without links, of a folder that need not be there yet.

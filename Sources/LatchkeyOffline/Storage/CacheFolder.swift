@@ -87,8 +87,11 @@ enum CacheFolder {
         try clear(temporary)
     }
 
-    /// Removes a folder with its files. Throws `notPermitted` where that is not all that is in it.
-    static func clear(_ path: String) throws(CacheError) {
+    /// Removes a folder with its files. Throws `notPermitted` where that is not all that is in it. `unlink` removes a file of an
+    /// open folder, and returns an error number or zero.
+    static func clear(
+        _ path: String, unlink: (Int32, String) -> Int32 = { unlinkat($0, $1, 0) == 0 ? 0 : errno }
+    ) throws(CacheError) {
         try refuseLink(path)
         // What is open is the same folder to the end, whatever has its name by then.
         let descriptor = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
@@ -99,9 +102,12 @@ enum CacheFolder {
             throw CacheError(system: code, path)
         }
         defer { closedir(folder) }
-        for name in names(of: folder) { unlinkat(descriptor, name, 0) }
+        // Folders are not of the cache. What has gone is none.
+        let refusal = names(of: folder).map { unlink(descriptor, $0) }.first { ![0, EISDIR, ENOENT].contains($0) }
         guard rmdir(path) != 0, errno != ENOENT else { return }
         guard errno == ENOTEMPTY || errno == EEXIST else { throw CacheError(system: errno, path) }
+        // Of this code, so that it holds up nothing else.
+        if let refusal { throw CacheError(.notPermitted, CacheError(system: refusal, path).reason) }
         throw CacheError(.notPermitted, "\(path) has something in it that is not of the cache; move that elsewhere")
     }
 

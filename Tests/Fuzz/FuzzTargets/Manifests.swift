@@ -68,5 +68,17 @@ extension FuzzTarget {
             let keyIDs = ISORecognition.keyIDs(ofFragment: bytes, else: KeyID(high: 0, low: 1))
             promise(keyIDs == nil || verdict != nil, "what names keys is a fragment")
         },
+        FuzzTarget("fragment-sign") { bytes in
+            func sign(_ bytes: [UInt8]) -> FragmentSign { bytes.withUnsafeBytes { ISORecognition.sign(inSegment: $0) } }
+            let found = sign(bytes)
+            guard case .unknown(let rest) = found else {
+                // It was told by whole boxes: more bytes behind them change nothing.
+                return promise(sign(bytes + [UInt8](repeating: 0xFF, count: 32)) == found, "what was told stays")
+            }
+            promise((0...bytes.count).contains(rest), "what is left is a part of the bytes")
+            let left = Array(bytes.suffix(rest))
+            promise(sign(left) == .unknown(rest: rest), "what is left is looked at alone, as with the whole")
+            promise(rest < 16 << 20, "a box ends")
+        },
     ]
 }

@@ -171,6 +171,64 @@ import Testing
         #expect(await opening(configuration("moved", isResolved: true)) == "rolled back")
     }
 
+    /// As a loss of power leaves it, between the two steps in which a counter gets another place.
+    @Test func anEarlierCounterThatWasLeftIsRemoved() async throws {
+        try await fill(configuration(isResolved: true), 1...2)
+        try folder.copy("store", to: "older")
+        let earlier = configuration(isResolved: true).counter
+        let contents = try Data(contentsOf: URL(filePath: earlier))
+        try link(to: "moved", moving: "moved")
+        try await fill(configuration(isResolved: true), 3...3)
+        try contents.write(to: URL(filePath: earlier))
+        try FileManager.default.setAttributes([.posixPermissions: 0o600], ofItemAtPath: earlier)
+        try await fill(configuration(isResolved: true), 4...4)
+        #expect(!StoreFiles.exists(earlier))
+        // What was left agrees with it.
+        try folder.remove("store")
+        try folder.copy("older", to: "store")
+        #expect(await opening(configuration(isResolved: true)) == "missing")
+        #expect(try await count(configuration("moved", isResolved: true)) == 4)
+    }
+
+    /// Each has its own counter. A link to the other one takes none away.
+    @Test func theCounterOfAnotherStoreStays() async throws {
+        try await fill(configuration(isResolved: true), 1...2)
+        try await fill(configuration("other", isResolved: true), 3...3)
+        try link(to: "other", moving: "kept")
+        #expect(try await count(configuration(isResolved: true)) == 1)
+        try folder.remove("store")
+        try FileManager.default.moveItem(atPath: folder.path + "/kept", toPath: folder.path + "/store")
+        #expect(try await count(configuration(isResolved: true)) == 2)
+        #expect(try await count(configuration("other", isResolved: true)) == 1)
+    }
+
+    /// It is moved aside, but not the counter of the folder that was there before: that was not compared with it.
+    @Test(arguments: ["foreign", "corrupted"])
+    func aBrokenDatabaseBehindALinkTakesNoCounterAlong(refusal: String) async throws {
+        try await fill(configuration(isResolved: true), 1...2)
+        let counter = configuration(isResolved: true).counter
+        try folder.copy("store", to: "other")
+        try folder.remove("other/licenses.db")
+        if refusal == "foreign" {
+            try SQLiteAccess(folder.path + "/other/licenses.db").execute("CREATE TABLE film (title TEXT)")
+        } else {
+            try folder.write(Data(repeating: 7, count: 8192), to: "other/licenses.db")
+        }
+        try FileManager.default.setAttributes(
+            [.posixPermissions: 0o600], ofItemAtPath: folder.path + "/other/licenses.db")
+        try link(to: "other", moving: "latest")
+        let error = await #expect(throws: LicenseStoreError.self) {
+            try await LicenseStore.open(configuration(isResolved: true))
+        }
+        #expect(error?.shortDescription == refusal)
+        #expect(error?.description.contains("the counter \(counter) stays") == true)
+        #expect(try folder.names(in: "other").contains("licenses.db.aside-1"))
+        #expect(await opening(configuration(isResolved: true)) == "missing")
+        try folder.remove("store")
+        try FileManager.default.moveItem(atPath: folder.path + "/latest", toPath: folder.path + "/store")
+        #expect(try await count(configuration(isResolved: true)) == 2)
+    }
+
     @Test func thePathMayBeWrittenInAnyWay() async throws {
         try await fill(configuration(), 1...1)
         try FileManager.default.createSymbolicLink(

@@ -8,7 +8,9 @@ import json
 import os
 import re
 import socket
+import ssl
 import struct
+import subprocess
 import threading
 
 import children
@@ -18,7 +20,7 @@ from command_files import DASH, DEADLINE, refused, works
 from hls_media import TransportStream, key_line, key_of, master_playlist, media_playlist, segment_lines
 from hls_origin import Answer, Origin
 from playready_world import Wrong, demand
-from promise_scenes import play
+from promise_scenes import KeyServer, play
 from reference_server import ReferenceServer
 
 SECRET = "hidden-in-tests"
@@ -72,6 +74,71 @@ def redirects():
         demand(other.asked("license"), "the other origin was not asked")
         for secret in SECRET, "Authorization", "X-Token":
             demand(secret not in fields(other.requests), f"the other origin got it: {fields(other.requests)}")
+
+
+class SecureOrigin(Origin):
+    """One of https, and its own authority. `trusted`: in front of a command, so that this trusts it, as it does the authorities of
+    the system."""
+
+    def __init__(self, folder):
+        super().__init__()
+        key, made = os.path.join(folder, "key.pem"), os.path.join(folder, "ca-certificates.crt")
+        subprocess.run(
+            ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
+             "-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", made], check=True,
+            capture_output=True)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(made, key)
+        self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
+        self.url = f"https://127.0.0.1:{self.port}"
+        self.trusted = ("unshare", "--map-root-user", "--mount", "sh", "-c",
+                        'mount --bind "$1" /etc/ssl/certs && shift && exec "$@"', "sh", folder)
+
+
+def downgrades():
+    """No redirect leads from https to http: the service there gets no request, and what was sent to the first one not at all. Here
+    of a license request, of a FairPlay-style key request, and of a key at its URI. What answers itself is accepted."""
+    case, stream, key = corpus.case(DASH), TransportStream(), key_of("downgrades")
+    with children.Folder() as folder, Origin(dash(case)) as media, Origin() as plain, KeyServer() as keys:
+        os.mkdir(certificates := os.path.join(folder.path, "certs"))
+        with SecureOrigin(certificates) as secure:
+            def answered(path, answer):
+                """`answer`: of the service, which `plain` has, too."""
+                plain.files[path] = secure.files[path] = answer
+
+            def attacked(path, film, status):
+                """It plays with an answer of https. With a redirect to http, it does not."""
+                secure.requests.clear()
+                works(*secure.trusted, *film)
+                sent = secure.asked(path)
+                demand(sent, f"{path} was not asked for")
+                secure.files[path] = Answer(status, Location=f"{plain.url}/{path}")
+                refused(path, *secure.trusted, *film, words=("from https to http",))
+                demand(len(secure.asked(path)) > len(sent), f"{path} was not asked for again")
+                demand(not plain.requests, f"http got {[request.path for request in plain.requests]}: {fields(plain.requests)}")
+                return fields(sent)
+
+            os.environ["LATCHKEY_CONFIG"] = folder.write(
+                "latchkey.conf", f"[latchkey]\nkey-system=clearkey\nlicense-url={secure.url}/license\n"
+                f"[http-headers]\nX-Token={SECRET}\n")
+            answered("license", lambda request: clear_key_license(case, request))
+            sent = attacked("license", play(f"{media.url}/stream.mpd"), 307)
+            demand(f"X-Token: {SECRET}" in sent, f"the service got no header field: {sent}")
+
+            text = keys.server.fairplay_configuration().replace(
+                f"{keys.server.url}/fairplay/license", f"{secure.url}/key-request")
+            os.environ["LATCHKEY_CONFIG"] = folder.write("fairplay.conf", f"{text}[fairplay-headers]\nX-Token={SECRET}\n")
+            answered("key-request", keys.answer)
+            sent = attacked("key-request", keys.command, 308)
+            demand(f"X-Token: {SECRET}" in sent, f"the key server got no header field: {sent}")
+
+            os.environ["LATCHKEY_CONFIG"] = "/dev/null"
+            answered("film.key", key)
+            media.files |= {
+                "film.m3u8": media_playlist([key_line(f"{secure.url}/film.key", "AES-128", form=None, vector=stream.vector(0)),
+                                             *segment_lines(1, "film.ts")]),
+                "film.ts": stream.encrypted_whole(0, key)}
+            attacked("film.key", play(f"{media.url}/film.m3u8"), 302)
 
 
 def session_tokens():
@@ -312,7 +379,8 @@ def control_characters():
 
 
 ALL = {
-    "messages/control-characters": control_characters, "network/redirects": redirects, "network/session-tokens": session_tokens,
+    "messages/control-characters": control_characters, "network/redirects": redirects, "network/downgrades": downgrades,
+    "network/session-tokens": session_tokens,
     "network/referrers": referrers, "network/proxies": proxies, "network/socks": socks, "messages/urls": urls_in_messages,
     "files/warnings": warnings, "files/access-lists": access_lists,
 }

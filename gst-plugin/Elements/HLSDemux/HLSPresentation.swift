@@ -47,8 +47,9 @@ final class HLSPresentation: Sendable {
         var sessionKeys: [HLSKey] = []
         /// The playlists of the sound, by those of the variants.
         var defaultAudio: [String: String] = [:]
-        /// What was prepared before it was asked for, each once.
-        var prepared: Set<HLSResource> = []
+        /// Hash values of what was prepared before it was asked for, each once. Names of keys are up to 64 KiB each, so they are
+        /// not kept. Two with the same value cost one answer that is not prepared.
+        var prepared: Set<Int> = []
         var qualities: [PictureQuality] = []
         /// What the master playlist names each playlist for.
         var roles: [String: HLSRewriting.Child.Role] = [:]
@@ -464,7 +465,7 @@ extension HLSPresentation {
         let isFirst = state.withLock { state in
             // A live presentation may have new ones for ever.
             if state.prepared.count > Self.preparedLimit { state.prepared = [] }
-            return state.prepared.insert(resource).inserted
+            return state.prepared.insert(resource.hashValue).inserted
         }
         guard isFirst, let name = table.knownName(of: resource) else { return }
         var request = request
