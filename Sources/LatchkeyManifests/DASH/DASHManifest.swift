@@ -228,8 +228,8 @@ extension DASHManifest {
                 let needed = Set(
                     found.filter { !$0.key.isOptional && $0.value.parts.count == 1 }.values.flatMap(\.parts.keys))
                 let choices = found.filter { kind, same in
-                    same.parts.count > 1 || isTextOptional && kind.isOptional && same.parts[nil] == nil
-                        && !needed.isSuperset(of: same.parts.keys)
+                    let isLeftOut = isTextOptional && kind.isOptional && same.parts[nil] == nil
+                    return same.parts.count > 1 || isLeftOut && !needed.isSuperset(of: same.parts.keys)
                 }
                 choiceCount += choices.values.flatMap(\.parts.values).reduce(0) { $0 + $1.keyIDs.count }
                 guard choiceCount <= DASHManifest.keyLimit else { continue }
