@@ -215,7 +215,8 @@ def five_keys():
 
         player.on_demuxer = lambda: network(400_000)
         player.play()
-        demand(player.next_message(first_frames, 30.0) is not None, "it does not start")
+        if player.next_message(first_frames, 30.0) is None:
+            raise Wrong(f"it does not start: {player.until_end(0)}; {scene.origin.paths()[-8:]}; {player.what_waits()[:2000]}")
         wanted = []
         streams = [collections[-1].get_stream(index) for index in range(collections[-1].get_size())]
         for stream in streams:
