@@ -6,7 +6,7 @@ import urllib.parse
 
 import hls_media as media
 from bounds import PATIENCE
-from hls_scenes import Scene, demand, end_of_stream, identifier
+from hls_scenes import Gst, Scene, demand, end_of_stream, identifier
 
 WINDOW = 5
 # Segments of one key.
@@ -50,9 +50,11 @@ class Live:
             lines += media.segment_lines(1, f"{number}.m4s")
         # The end comes behind the last segment: GStreamer 1.22 never fetches what comes together with it.
         lines += self.behind(last) if last < self.ends else []
-        return media.media_playlist([*self.HEAD, *lines], 1, count > self.ends, self.sequence(first), None)
+        return media.media_playlist([*self.HEAD, *lines], 1, count > self.ends + self.DELAY, self.sequence(first), None)
 
     HEAD = ()
+    # How many more seconds pass until the playlist says that it has ended.
+    DELAY = 0
 
     def first(self, last):
         """The first segment of a playlist that ends in front of segment `last`."""
@@ -76,6 +78,10 @@ class Restarted(Live):
 
     def sequence(self, first):
         return first if first < self.RESTART else first - self.RESTART
+
+
+class EndsLater(Live):
+    DELAY = 2
 
 
 class LowLatency(Live):
@@ -293,6 +299,25 @@ def server_restart(ends=10, seconds=1.2):
         f"{len(frames)} pictures, which are not those from a segment of the first window to the end; refused was {refused}")
 
 
+def buffering(ends=10):
+    """A player that pauses until enough is buffered, as gst-launch-1.0 does, comes to the end of a live presentation."""
+    live = EndsLater(ends)
+    with live.scene as scene:
+        player = scene.player()
+        player.play()
+
+        def is_over(message):
+            if message.type == Gst.MessageType.BUFFERING:
+                player.pipeline.set_state(Gst.State.PLAYING if message.parse_buffering() == 100 else Gst.State.PAUSED)
+            return message.type in (Gst.MessageType.EOS, Gst.MessageType.ERROR)
+
+        message = player.next_message(is_over, ends + 20.0)
+        demand(message is not None, f"no end; {player.what_waits()[:2000]}")
+        demand(message.type == Gst.MessageType.EOS, f"an error: {message.parse_error() if message else None}")
+        last = live.video.frames(ends - 1)
+        demand(player.frames.sums[-len(last):] == last, f"the last of {len(player.frames.sums)} pictures are others")
+
+
 ALL = {
     "live-sliding-window": sliding(14), "live-low-latency": sliding(10, LowLatency),
     "live-parts/blocks": parts(0, "blocks"),
@@ -302,5 +327,6 @@ ALL = {
 }
 # With --everywhere: they take as long as what they play.
 MORE = {
-    "live-parts/whole": parts(0, "blocks", "skips", form=WholeParts), "live-server-restart": server_restart}
+    "live-parts/whole": parts(0, "blocks", "skips", form=WholeParts), "live-server-restart": server_restart,
+    "live-buffering": buffering}
 LONG = {"live-for-a-minute": sliding(65), "live-restart": sliding(14, Restarted)}

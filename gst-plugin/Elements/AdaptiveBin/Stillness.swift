@@ -34,8 +34,8 @@ struct MuteLooks {
 struct Stillness {
     enum Verdict {
         case none
-        /// All of a live presentation that has ended was fetched and played, and the demuxer waits for more. Told once, until
-        /// more is fetched.
+        /// All of a live presentation that has ended was fetched, and played as far as the player lets it. The demuxer waits for
+        /// more. Told once, until more is fetched.
         case isAtEnd
         /// Segments were fetched, and nothing comes of them, or nothing more.
         case hasStopped
@@ -137,6 +137,8 @@ struct Stillness {
     /// How long nothing has come out of them without a reason, and how long there have been two of them.
     private var muteTime: UInt64 = 0
     private var certainTime: UInt64 = 0
+    /// How long a player holds up what is the rest of a presentation.
+    private var heldUpTime: UInt64 = 0
     private var lastLook: UInt64 = 0
 
     init(limit: UInt64 = 8_000_000_000, limitAtEnd: UInt64 = 2_000_000_000) {
@@ -227,9 +229,9 @@ struct Stillness {
     }
 
     /// `isBusy`: there is a reason for the stillness. `isPlaylistAwaited`: it is no more than a playlist that is being fetched.
-    /// `isSlow`: see `ProcessorWait`.
+    /// `isHeldUp`: it is no more than that the player takes nothing. `isSlow`: see `ProcessorWait`.
     mutating func verdict(
-        isBusy: Bool, isPlaylistAwaited: Bool = false, isSlow: Bool = false, at now: UInt64
+        isBusy: Bool, isPlaylistAwaited: Bool = false, isHeldUp: Bool = false, isSlow: Bool = false, at now: UInt64
     ) -> Verdict {
         if isRepeating { return .isRepeating }
         // Looks that are far apart, as after the machine was asleep, count as two seconds.
@@ -238,6 +240,12 @@ struct Stillness {
         lastLook = now
         lastChange = isBusy ? now : min(now, lastChange &+ (passed &- time))
         if isMute(isBusy: isBusy && !isPlaylistAwaited, for: time, at: now) { return .hasStopped }
+        // A player that pauses until enough is buffered may wait for the end.
+        heldUpTime = isHeldUp && hasOutput && hasFetchedAll && !wasEndTold ? heldUpTime &+ time : 0
+        if heldUpTime >= limitAtEnd &* 2 {
+            (wasEndTold, lastChange) = (true, now)
+            return .isAtEnd
+        }
         let stillness = now &- lastChange
         let targets = playlists.values.compactMap(\.target)
         let isLive = playlists.values.contains { $0.target != nil && $0.due > now }

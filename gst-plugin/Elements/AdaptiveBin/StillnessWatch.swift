@@ -273,19 +273,19 @@ final class StillnessWatch: Sendable {
     /// Whether the last verdict was that the presentation is at its end, and nothing is fetched since.
     var isStillAtEnd: Bool { state.withLock { $0.stillness.wasEndTold && $0.requests.isEmpty } }
 
-    /// `isBusy`: there is a reason for stillness that is not seen here.
-    func verdict(isBusy: Bool) -> Stillness.Verdict {
+    /// `isBusy`: there is a reason for stillness that is not seen here. `isHeldUp`: the elements behind take nothing.
+    func verdict(isBusy: Bool, isHeldUp: Bool) -> Stillness.Verdict {
         let hasMoved = output.takeMove()
-        let isWaiting = isBehindKey
-        let isHeldUp = isBusy || isWaiting
-        let isSlow = !hasMoved && !isHeldUp && ProcessorWait.isLong
+        let isWaiting = isBusy || isBehindKey
+        let isExcused = isWaiting || isHeldUp
+        let isSlow = !hasMoved && !isExcused && ProcessorWait.isLong
         let now = MonotonicTime.now
         return state.withLock { state in
             if hasMoved { state.stillness.didMove(at: now) }
-            let isPlaylistAwaited = !isHeldUp && !state.requests.isEmpty && !state.isFetchingSegments
+            let isPlaylistAwaited = !isExcused && !state.requests.isEmpty && !state.isFetchingSegments
             return state.stillness.verdict(
-                isBusy: isHeldUp || !state.requests.isEmpty, isPlaylistAwaited: isPlaylistAwaited, isSlow: isSlow,
-                at: now)
+                isBusy: isExcused || !state.requests.isEmpty, isPlaylistAwaited: isPlaylistAwaited,
+                isHeldUp: isHeldUp && !isWaiting && state.requests.isEmpty, isSlow: isSlow, at: now)
         }
     }
 }
@@ -395,7 +395,7 @@ extension AdaptiveBin {
         let isDone = outputs.isEmpty ? watch.hasOutput : outputs.allSatisfy { $0.inner.hasEnded }
         // What is played later waits for the elements behind this bin.
         let isHeldUp = outputs.contains { $0.outer.entrance?.waitUntilIdle(milliseconds: 0) == false }
-        switch watch.verdict(isBusy: isDone || isHeldUp || isWaitingForKey) {
+        switch watch.verdict(isBusy: isDone || isWaitingForKey, isHeldUp: isHeldUp) {
         case .none: break
         case .isAtEnd: liveDidEnd()
         case .hasStopped:

@@ -125,6 +125,19 @@ import Testing
         #expect(verdict(of: &stillness, from: 13) == End(verdict: .hasStopped, time: 21))
     }
 
+    /// A player that pauses until enough is buffered takes nothing, and waits for the end.
+    @Test(arguments: [(true, "2.ts", 14), (false, "2.ts", nil), (true, "1.ts", nil)] as [(Bool, String, UInt64?)])
+    func theEndIsToldToAPlayerThatTakesNothing(isHeldUp: Bool, last: String, expected: UInt64?) {
+        var stillness = Self.ended()
+        var verdicts = (10...40).map { time in
+            if time == 11 { stillness.didFetch("http://a/\(last)", at: 11 * Self.second) }
+            return stillness.verdict(isBusy: true, isHeldUp: isHeldUp, at: time * Self.second)
+        }
+        #expect(verdicts.firstIndex(of: .isAtEnd).map { UInt64($0) + 10 } == expected)
+        verdicts.removeAll { $0 == .none }
+        #expect(verdicts.count == (expected == nil ? 0 : 1), "told once")
+    }
+
     /// The last part was fetched in the place of its segment, and the last refresh names it no more.
     @Test func theLastPartIsAnEnd() {
         var stillness = Stillness()
