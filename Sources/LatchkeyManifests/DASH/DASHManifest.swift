@@ -142,7 +142,6 @@ extension DASHManifest {
         private struct Part: Hashable {
             var numbers: [Int]
             var media: OutputPolicy.Media?
-            var levels: [Int]
         }
 
         /// A descriptor with a `refId`, by its scheme; nil: the first with that `refId`.
@@ -159,7 +158,7 @@ extension DASHManifest {
 
         private var descriptors: [DASHContentProtection] = []
         private var numbers: [DASHContentProtection: Int] = [:]
-        private var parts: [Part] = []
+        private var parts: [(part: Part, levels: [Int])] = []
         private var known: Set<Part> = []
         /// Descriptors with a `refId`, which may stand behind their uses, with their own `ref`.
         private var sources: [SourceName: (number: Int, reference: String?)] = [:]
@@ -189,9 +188,8 @@ extension DASHManifest {
         init(known: [DASHInitSegment: [DASHContentProtection]]) { knownSegments = known }
 
         var protections: [Protection] {
-            parts.map { part in
-                Protection(
-                    descriptors: part.numbers.map { descriptors[$0] }, media: part.media, levels: part.levels)
+            parts.map { part, levels in
+                Protection(descriptors: part.numbers.map { descriptors[$0] }, media: part.media, levels: levels)
             }
         }
 
@@ -300,9 +298,9 @@ extension DASHManifest {
                 keys.append(keySet(of: own) ?? keysOfSet)
                 if own.isEmpty { continue }
                 hasOwn = true
-                keep(Part(numbers: inherited + ofSet + own, media: media, levels: levels))
+                keep(Part(numbers: inherited + ofSet + own, media: media), levels)
             }
-            if !hasOwn { keep(Part(numbers: inherited + ofSet, media: media, levels: levels)) }
+            if !hasOwn { keep(Part(numbers: inherited + ofSet, media: media), levels) }
             return keys
         }
 
@@ -372,11 +370,12 @@ extension DASHManifest {
             qualities.append(PictureQuality(bitRate: rate, width: width, height: height))
         }
 
-        private mutating func keep(_ part: Part) {
+        /// What holds in several places is kept once.
+        private mutating func keep(_ part: Part, _ levels: [Int]) {
             guard !part.numbers.isEmpty, parts.count < DASHManifest.protectionLimit, known.insert(part).inserted else {
                 return
             }
-            parts.append(part)
+            parts.append((part, levels))
         }
 
         private static func descriptorElements(of element: XMLElement) -> some Sequence<XMLElement> {

@@ -129,7 +129,7 @@ import Testing
     @Test(arguments: [(true, "2.ts", 14), (false, "2.ts", nil), (true, "1.ts", nil)] as [(Bool, String, UInt64?)])
     func theEndIsToldToAPlayerThatTakesNothing(isHeldUp: Bool, last: String, expected: UInt64?) {
         var stillness = Self.ended()
-        var verdicts = (10...40).map { time in
+        var verdicts = (10...40 as ClosedRange<UInt64>).map { time in
             if time == 11 { stillness.didFetch("http://a/\(last)", at: 11 * Self.second) }
             return stillness.verdict(isBusy: true, isHeldUp: isHeldUp, at: time * Self.second)
         }
