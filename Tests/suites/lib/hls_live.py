@@ -6,7 +6,7 @@ import urllib.parse
 
 import hls_media as media
 from bounds import PATIENCE
-from hls_scenes import Gst, Scene, demand, end_of_stream, identifier
+from hls_scenes import Gst, Scene, Wrong, demand, end_of_stream, identifier
 
 WINDOW = 5
 # Segments of one key.
@@ -312,8 +312,10 @@ def buffering(ends=10):
             return message.type in (Gst.MessageType.EOS, Gst.MessageType.ERROR)
 
         message = player.next_message(is_over, ends + 20.0)
-        demand(message is not None, f"no end; {player.what_waits()[:2000]}")
-        demand(message.type == Gst.MessageType.EOS, f"an error: {message.parse_error() if message else None}")
+        if message is None:
+            raise Wrong(f"no end; {player.what_waits()[:2000]}")
+        if message.type == Gst.MessageType.ERROR:
+            raise Wrong(f"an error: {message.parse_error()}")
         last = live.video.frames(ends - 1)
         demand(player.frames.sums[-len(last):] == last, f"the last of {len(player.frames.sums)} pictures are others")
 
