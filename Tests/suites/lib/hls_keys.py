@@ -211,12 +211,14 @@ def five_keys():
         def first_frames(message):
             if message.type == Gst.MessageType.STREAM_COLLECTION:
                 collections.append(message.parse_stream_collection())
-            return message.type == Gst.MessageType.ASYNC_DONE
+            return message.type in (Gst.MessageType.ASYNC_DONE, Gst.MessageType.ERROR, Gst.MessageType.EOS)
 
         player.on_demuxer = lambda: network(400_000)
         player.play()
-        if player.next_message(first_frames, 30.0) is None:
-            raise Wrong(f"it does not start: {player.until_end(0)}; {scene.origin.paths()[-8:]}; {player.what_waits()[:2000]}")
+        message = player.next_message(first_frames, 30.0)
+        if message is None or message.type != Gst.MessageType.ASYNC_DONE:
+            said = message and message.get_structure() and message.get_structure().to_string()
+            raise Wrong(f"it does not start: {said or 'nothing'}; {scene.origin.paths()[-8:]}; {player.what_waits()[:2000]}")
         wanted = []
         streams = [collections[-1].get_stream(index) for index in range(collections[-1].get_size())]
         for stream in streams:

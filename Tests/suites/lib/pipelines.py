@@ -59,6 +59,21 @@ def passes_all(probe):
     return passing
 
 
+def keeps_failure(handler):
+    """A handler of a signal, for `Watched`, that keeps what it fails with. The bindings only print that, and what it was to watch
+    looks as if it was not there."""
+
+    @functools.wraps(handler)
+    def keeping(watched, *arguments):
+        try:
+            handler(watched, *arguments)
+        except Exception:
+            watched.failures.append(traceback.format_exc(limit=-3))
+            raise
+
+    return keeping
+
+
 class Packets:
     """The MD5 sums of what a pad sends, in order."""
 
@@ -103,6 +118,8 @@ class Watched:
         self.decryptors = []
         self.streams = []
         self.messages = []
+        # Of handlers of signals.
+        self.failures = []
         self.lock = threading.Lock()
         self.arrived = threading.Condition()
         # What each decryptor was given so far: buffers, and whether the end.
@@ -111,6 +128,7 @@ class Watched:
 
     # What is in it
 
+    @keeps_failure
     def _element_added(self, _pipeline, _bin, element):
         name = factory_name(element)
         if name in ("dashdemux2", "latchkeyhlsdemux"):
@@ -136,6 +154,7 @@ class Watched:
         elif name in DEMUXERS:
             element.connect("pad-added", self._demuxer_pad_added)
 
+    @keeps_failure
     def _demuxer_pad_added(self, element, pad):
         if media_type(pad) in (None, *ENCRYPTED):
             return
@@ -230,13 +249,13 @@ class Watched:
         return told
 
     def what_happened(self):
-        """What each decryptor was given and sent, and what the bus said that is out of the ordinary."""
+        """What each decryptor was given and sent, what the bus said that is out of the ordinary, and why handlers failed."""
         parts = [f"{stream.source} sent {len(stream.sums)} {stream.kind}" for stream in self.streams]
         parts += [f"{element.get_name()} was given {count}, end: {ended}" for element, (count, ended) in self.inputs.items()]
         for message in self.messages:
             if message.type in (Gst.MessageType.WARNING, Gst.MessageType.ELEMENT):
                 parts.append(message.get_structure().to_string()[:300])
-        return "; ".join(parts)
+        return "; ".join([*(failure.replace("\n", " | ") for failure in self.failures), *parts])
 
     def what_waits(self):
         """The state of the pipeline, the elements that are on their way to another one, and what happened so far."""

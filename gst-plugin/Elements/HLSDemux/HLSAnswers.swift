@@ -15,7 +15,7 @@ import Synchronization
 final class HLSAnswers: Sendable {
     /// How long a request waits.
     static let patience: Duration = .seconds(8)
-    /// Answers that were not fetched yet.
+    /// Answers that were not fetched yet. Beyond this number, the oldest goes for which no request waits.
     private static let limit = 16
 
     /// How long an answer that was prepared counts as one of now.
@@ -32,6 +32,8 @@ final class HLSAnswers: Sendable {
         var end: ContinuousClock.Instant?
         /// What the work gave.
         var answer: LoopbackResponse?
+        /// The requests that wait for it.
+        var waiting = 0
     }
 
     private struct State {
@@ -72,6 +74,7 @@ final class HLSAnswers: Sendable {
                 // What was prepared came to nothing: now it is made for a request.
                 forget(id)
             case .late:
+                leave(id)
                 return LoopbackResponse(status: 503)
             }
         }
@@ -106,10 +109,14 @@ final class HLSAnswers: Sendable {
         let (begun, surplus) = state.withLock { state -> ((UInt64, Work)?, Work?) in
             guard !state.hasEnded else { return (nil, nil) }
             if let index = state.index(name, at: now) {
-                if !isPrepared { state.entries[index].end = nil }
+                if !isPrepared {
+                    state.entries[index].end = nil
+                    state.entries[index].waiting += 1
+                }
                 return ((state.entries[index].id, state.entries[index].work), nil)
             }
-            let surplus = state.entries.count >= Self.limit ? state.entries.removeFirst().work : nil
+            let oldest = state.entries.count >= Self.limit ? state.entries.firstIndex { $0.waiting == 0 } : nil
+            let surplus = oldest.map { state.entries.remove(at: $0).work }
             state.lastID += 1
             let id = state.lastID
             let work = Work { [weak self] in
@@ -118,7 +125,7 @@ final class HLSAnswers: Sendable {
                 return answer
             }
             let end = isPrepared ? now + Self.freshness : nil
-            state.entries.append(Entry(name: name, id: id, work: work, end: end))
+            state.entries.append(Entry(name: name, id: id, work: work, end: end, waiting: isPrepared ? 0 : 1))
             return ((id, work), surplus)
         }
         surplus?.cancel()
@@ -138,6 +145,13 @@ final class HLSAnswers: Sendable {
 
     /// Whether nothing is answered any more.
     var hasEnded: Bool { state.withLock { $0.hasEnded } }
+
+    /// A request waits no more.
+    private func leave(_ id: UInt64) {
+        state.withLock { state in
+            if let index = state.entries.firstIndex(where: { $0.id == id }) { state.entries[index].waiting -= 1 }
+        }
+    }
 
     private func forget(_ id: UInt64) { state.withLock { $0.entries.removeAll { $0.id == id } } }
 

@@ -66,11 +66,7 @@ struct HLSEnvelopes: Sendable {
         }
         guard isCarried else { return try await open(bytes, header, keyID, segment) }
         // At the start it comes when the key is there, as the notes of other keys do.
-        if hasOutput() {
-            keys.demand(keyID, of: header.playReadyObject)
-        } else {
-            try await keys.wait(for: keyID, of: header.playReadyObject)
-        }
+        try await keys.wait(for: keyID, of: header.playReadyObject) { !hasOutput() }
         guard let counter = InitializationVector(header.initialCounter), header.initialCounter.count == 16 else {
             throw .media("segment", at: segment.url, "its envelope has no counter of 16 bytes")
         }

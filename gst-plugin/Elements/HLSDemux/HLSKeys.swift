@@ -17,6 +17,8 @@ final class HLSKeys: Sendable {
     private let waiting = Atomic<Int>(0)
     private let media = Mutex<(url: String, cookies: CookieStore)?>(nil)
     private let uses = Mutex(Uses())
+    /// Who waits for a key, by their observations.
+    private let waits = Mutex<[UInt64: AsyncStream<Void>.Continuation]>([:])
     /// Why pictures of a key with rules for these may not leave the demuxer; nil if they may.
     private let openRoute: @Sendable (KeyID?) -> KeyError?
     /// Whether the pipeline is to play what it prerolls.
@@ -129,22 +131,33 @@ final class HLSKeys: Sendable {
 
     /// The key itself, for what is decrypted here. Waits for it.
     func contentKey(for key: HLSKey) async throws(HLSFailure) -> ContentKey {
-        try await contentKey(keyID(of: key), called: key.description) { demand(key) }
+        try await contentKey({ keyID(of: key) }, called: key.description) { demand(key) }
     }
 
     /// The key that opens an envelope, for what is decrypted here. Waits for it.
     func contentKey(_ keyID: KeyID, of object: PlayReadyObject) async throws(HLSFailure) -> ContentKey {
-        try await contentKey(keyID, called: "KID \(keyID)") { demand(keyID, of: object) }
+        try await contentKey({ keyID }, called: "KID \(keyID)") { demand(keyID, of: object) }
     }
 
-    /// Waits for a key that a decryptor behind the stock demuxer uses.
-    func wait(for key: HLSKey) async throws(HLSFailure) {
-        _ = try await usableKey(keyID(of: key), called: key.description) { demand(key) }
+    /// Asks for a key that a decryptor behind the stock demuxer uses, and waits for it as long as `isNeeded`, which is asked
+    /// again after `lookAgain`.
+    func wait(for key: HLSKey, while isNeeded: () -> Bool = { true }) async throws(HLSFailure) {
+        guard isNeeded() else { return demand(key) }
+        _ = try await usableKey({ keyID(of: key) }, called: key.description, { demand(key) }, isNeeded: isNeeded)
     }
 
     /// The same for the key of an envelope.
-    func wait(for keyID: KeyID, of object: PlayReadyObject) async throws(HLSFailure) {
-        _ = try await usableKey(keyID, called: "KID \(keyID)") { demand(keyID, of: object) }
+    func wait(
+        for keyID: KeyID, of object: PlayReadyObject, while isNeeded: () -> Bool = { true }
+    ) async throws(HLSFailure) {
+        guard isNeeded() else { return demand(keyID, of: object) }
+        _ = try await usableKey(
+            { keyID }, called: "KID \(keyID)", { demand(keyID, of: object) }, isNeeded: isNeeded)
+    }
+
+    /// Has those who wait for a key look whether it is still needed.
+    func lookAgain() {
+        for signal in waits.withLock({ Array($0.values) }) { signal.yield() }
     }
 
     /// Waits until the requests for these keys are answered. Each gets as long as a stream waits for a key, from `start` on,
@@ -180,9 +193,9 @@ final class HLSKeys: Sendable {
     }
 
     private func contentKey(
-        _ keyID: KeyID, called name: String, _ demand: () -> Void
+        _ identify: () -> KeyID, called name: String, _ demand: () -> Void
     ) async throws(HLSFailure) -> ContentKey {
-        let key = try await usableKey(keyID, called: name, demand) { () throws(HLSFailure) in
+        let found = try await usableKey(identify, called: name, demand) { (keyID: KeyID) throws(HLSFailure) -> Bool in
             // Segments that are decrypted here may have pictures and sound.
             let user = observer.load(ordering: .acquiring)
             for media in [OutputPolicy.Media.video, .audio] {
@@ -198,6 +211,7 @@ final class HLSKeys: Sendable {
             }
             return mayLook || session.mayPlay(keyID)
         }
+        guard let (keyID, key) = found else { throw .key(name, .cancelled("the key is not needed any more")) }
         use(key, keyID)
         return key
     }
@@ -231,19 +245,22 @@ final class HLSKeys: Sendable {
         for keyID in uses.withLock({ $0.played.setPlaying(isPlaying) }) { session.didStartPlaying(keyID) }
     }
 
-    /// `mayUse` is asked about a key that is there, again after each event of the session.
+    /// The key and the KID that stands for it, which `identify` tells anew each time: an init segment may bring another one. Nil
+    /// if the key is not needed any more. `mayUse` is asked about a key that is there, again after each event of the session.
     private func usableKey(
-        _ keyID: KeyID, called name: String, _ demand: () -> Void,
-        mayUse: () throws(HLSFailure) -> Bool = { true }
-    ) async throws(HLSFailure) -> ContentKey {
+        _ identify: () -> KeyID, called name: String, _ demand: () -> Void,
+        mayUse: (KeyID) throws(HLSFailure) -> Bool = { _ in true }, isNeeded: () -> Bool = { true }
+    ) async throws(HLSFailure) -> (keyID: KeyID, key: ContentKey)? {
         let (changes, signal) = AsyncStream.makeStream(of: Void.self, bufferingPolicy: .bufferingNewest(1))
         let observation = session.observe { _ in signal.yield() }
+        waits.withLock { $0[observation.id] = signal }
         let alarm = Task {
             try? await Task.sleep(for: timeout)
             signal.finish()
         }
         defer {
             observation.cancel()
+            waits.withLock { $0[observation.id] = nil }
             alarm.cancel()
         }
         waiting.add(1, ordering: .acquiringAndReleasing)
@@ -251,14 +268,19 @@ final class HLSKeys: Sendable {
         demand()
         signal.yield()
         for await _ in changes {
+            guard isNeeded() else { return nil }
+            let keyID = identify()
             switch session.status(of: keyID) {
             case .usable(let contentKey):
                 // It may have failed meanwhile, as it does if its first play cannot be written down.
-                if try mayUse(), case .usable = session.status(of: keyID) { return contentKey }
+                if try mayUse(keyID), case .usable = session.status(of: keyID) { return (keyID, contentKey) }
             case .failed(let error, _): throw .key(name, error)
-            case .absent, .pending: continue
+            // It was there when it was asked for, and its lease was over before it was used.
+            case .absent: if !Task.isCancelled { demand() }
+            case .pending: continue
             }
         }
+        let keyID = identify()
         let isUnwritten = if case .usable = session.status(of: keyID) { session.awaitsFirstPlay(keyID) } else { false }
         throw .key(name, isUnwritten ? .unwrittenPlay(after: timeout) : .timedOut("no answer in \(timeout)"))
     }

@@ -204,8 +204,11 @@ final class HLSPresentation: Sendable {
     /// Whether the stock demuxer has asked again for a playlist that it was refused because it is to stop.
     var isAskedAgain: Bool { state.withLock { $0.isAskedAgain } }
 
-    /// Something comes out of the stock demuxer: from now on it waits for what is to come.
-    func outputDidAppear() { state.withLock { $0.hasOutput = true } }
+    /// Something comes out of the stock demuxer: from now on it waits for what is to come, and no note waits for its key.
+    func outputDidAppear() {
+        state.withLock { $0.hasOutput = true }
+        keys.lookAgain()
+    }
 
     /// What to say if the stock demuxer finds no media: that the key may be wrong. Nil if the key is right.
     var doubt: HLSFailure? { state.withLock { $0.doubt } }
@@ -765,9 +768,7 @@ extension HLSPresentation {
     /// At the start, the note comes when the key is there: the stock demuxer fetches segments one after the other until
     /// something comes out, and fails at the end of the playlist where nothing did. Later the decryptor waits.
     private func keyNote(_ note: HLSKeyNote) async throws(HLSFailure) -> LoopbackResponse {
-        if let key = note.key {
-            if state.withLock(\.hasOutput) { keys.demand(key) } else { try await keys.wait(for: key) }
-        }
+        if let key = note.key { try await keys.wait(for: key) { !state.withLock(\.hasOutput) } }
         return response(of: note)
     }
 

@@ -182,6 +182,26 @@ struct HLSUnitTests {
         #expect(answers.takeReady("b") == nil)
     }
 
+    /// What was prepared and may never be asked for makes room, and not what a request waits for.
+    @Test func whatIsWaitedForIsNotGivenUp() async {
+        let time = ManualInstant()
+        let answers = HLSAnswers(patience: .seconds(3600), now: { time.now })
+        let (gate, open) = AsyncStream.makeStream(of: Void.self)
+        let (started, begun) = AsyncStream.makeStream(of: Void.self)
+        async let answer = answers.answer("a") {
+            begun.yield()
+            // Ends without one if the task is cancelled.
+            for await _ in gate { return LoopbackResponse(body: [7]) }
+            return .notFound
+        }
+        for await _ in started { break }
+        for number in 0..<100 { answers.prepare("\(number)") { LoopbackResponse() } }
+        #expect(await Self.ready("99", of: answers)?.status == 200)
+        #expect(answers.takeReady("0") == nil)
+        open.yield()
+        #expect(await answer.body == [7])
+    }
+
     private static func ready(_ name: String, of answers: HLSAnswers) async -> LoopbackResponse? {
         while true {
             if let answer = answers.takeReady(name) { return answer }
