@@ -38,6 +38,18 @@ def works(*command):
     demand(done.returncode == 0, f"status {done.returncode} of {command}: {done.stdout[-500:]} {done.stderr[-500:]}")
 
 
+def own_authority(folder, name):
+    """Makes a certificate of 127.0.0.1 that is its own authority, and its key: its path in the folder, and a server's settings."""
+    key, made = os.path.join(folder, "key.pem"), os.path.join(folder, name)
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
+         "-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", made], check=True,
+        capture_output=True)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(made, key)
+    return made, context
+
+
 class Files:
     """A license and content on disk, and the commands that use them. For the `with` block."""
 
@@ -127,13 +139,7 @@ def certificate():
 
     with children.Folder() as folder:
         os.environ["LATCHKEY_CONFIG"] = "/dev/null"
-        key, made = os.path.join(folder.path, "key.pem"), os.path.join(folder.path, "certificate.pem")
-        subprocess.run(
-            ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
-             "-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", made], check=True,
-            capture_output=True)
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(made, key)
+        made, context = own_authority(folder.path, "certificate.pem")
         server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         server.socket = context.wrap_socket(server.socket, server_side=True)
         threading.Thread(target=server.serve_forever, daemon=True).start()

@@ -8,15 +8,13 @@ import json
 import os
 import re
 import socket
-import ssl
 import struct
-import subprocess
 import threading
 
 import children
 import command_scenes
 import corpus
-from command_files import DASH, DEADLINE, refused, works
+from command_files import DASH, DEADLINE, own_authority, refused, works
 from hls_media import TransportStream, key_line, key_of, master_playlist, media_playlist, segment_lines
 from hls_origin import Answer, Origin
 from playready_world import Wrong, demand
@@ -82,13 +80,7 @@ class SecureOrigin(Origin):
 
     def __init__(self, folder):
         super().__init__()
-        key, made = os.path.join(folder, "key.pem"), os.path.join(folder, "ca-certificates.crt")
-        subprocess.run(
-            ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
-             "-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", made], check=True,
-            capture_output=True)
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(made, key)
+        _, context = own_authority(folder, "ca-certificates.crt")
         self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
         self.url = f"https://127.0.0.1:{self.port}"
         self.trusted = ("unshare", "--map-root-user", "--mount", "sh", "-c",
