@@ -26,6 +26,8 @@ REQUIRED = re.compile(r"2[1-3]-hls|31-sessions|19-behaviour|20-behaviour|10-corp
 # The release on which the gate runs some suites, and those that it runs whole.
 GATE_RELEASE = "trixie"
 GATE_SUITES = ("10-corpus", "16-manifests")
+# Suites that also run on other releases, besides those from 10 to 39.
+ELSEWHERE = ("46-promises",)
 # What --long also runs on other releases: pipelines that differ with GStreamer.
 LONG_ELSEWHERE = ("long/57-hostile-inputs", "long/65-refused-tracks")
 SOURCE_CHECKS = ("lint", "commits", "layers", "first-calls")
@@ -158,11 +160,12 @@ class TestRun:
         return Suite(self, path, is_required=REQUIRED.match(os.path.basename(path)) is not None)
 
     def _on_release(self, release):
-        """The suites of pipelines: those from 10 to 39, and with --long a few of the long ones. In the gate, a few."""
+        """The suites of pipelines: those from 10 to 39 and of `ELSEWHERE`, and with --long a few of the long ones. In the gate, a
+        few."""
         paths = units.suite_paths(self.suites_folder, "[1-3][0-9]-*")
         if not self.options.is_gate:
-            long = LONG_ELSEWHERE if self.options.is_long else ()
-            paths += [path for name in long for path in units.suite_paths(self.suites_folder, name)]
+            others = (*ELSEWHERE, *(LONG_ELSEWHERE if self.options.is_long else ()))
+            paths += [path for name in others for path in units.suite_paths(self.suites_folder, name)]
             return [Suite(self, path, release) for path in paths]
         scenes = units.gate_scenes(self.suites_folder)
         found = []

@@ -50,6 +50,14 @@ def own_authority(folder, name):
     return made, context
 
 
+def seen_at(place, source):
+    """What stands in front of a command that is to see `source` at `place`. A process that may mount needs no user namespace. In
+    the folder of another release, which is a chroot, it cannot have one."""
+    may_mount = subprocess.run(["unshare", "--mount", "true"], capture_output=True).returncode == 0
+    return ("unshare", *(() if may_mount else ("--map-root-user",)), "--mount", "sh", "-c",
+            'mount --bind "$1" "$2" && shift 2 && exec "$@"', "sh", source, place)
+
+
 class Files:
     """A license and content on disk, and the commands that use them. For the `with` block."""
 

@@ -14,11 +14,11 @@ import threading
 import children
 import command_scenes
 import corpus
-from command_files import DASH, DEADLINE, own_authority, refused, works
+from command_files import DASH, DEADLINE, own_authority, refused, seen_at, works
 from hls_media import TransportStream, key_line, key_of, master_playlist, media_playlist, segment_lines
 from hls_origin import Answer, Origin
 from playready_world import Wrong, demand
-from promise_scenes import KeyServer, play
+from promise_scenes import KeyServer, again_and_again, play
 from reference_server import ReferenceServer
 
 SECRET = "hidden-in-tests"
@@ -83,8 +83,7 @@ class SecureOrigin(Origin):
         _, context = own_authority(folder, "ca-certificates.crt")
         self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
         self.url = f"https://127.0.0.1:{self.port}"
-        self.trusted = ("unshare", "--map-root-user", "--mount", "sh", "-c",
-                        'mount --bind "$1" /etc/ssl/certs && shift && exec "$@"', "sh", folder)
+        self.trusted = seen_at("/etc/ssl/certs", folder)
 
 
 def downgrades():
@@ -128,7 +127,7 @@ def downgrades():
             answered("film.key", key)
             media.files |= {
                 "film.m3u8": media_playlist([key_line(f"{secure.url}/film.key", "AES-128", form=None, vector=stream.vector(0)),
-                                             *segment_lines(1, "film.ts")]),
+                                             *again_and_again("film.ts")]),
                 "film.ts": stream.encrypted_whole(0, key)}
             attacked("film.key", play(f"{media.url}/film.m3u8"), 302)
 
@@ -168,7 +167,7 @@ def referrers():
         elsewhere = f"http://localhost:{other.port}"
         lines = [key_line(f"{elsewhere}/key", "AES-128", form=None, vector=stream.vector(0))]
         lines += segment_lines(1, f"{elsewhere}/0.ts")
-        lines += [key_line("own.key", "AES-128", form=None, vector=stream.vector(1)), *segment_lines(1, "1.ts")]
+        lines += [key_line("own.key", "AES-128", form=None, vector=stream.vector(1)), *again_and_again("1.ts")]
         first.files |= {
             "live/film.m3u8": Answer(200, media_playlist(lines).encode(), Set_Cookie=f"session={SECRET}"), "live/own.key": key,
             "live/1.ts": stream.encrypted_whole(1, key)}
@@ -180,7 +179,10 @@ def referrers():
             got = fields(other.asked(path))
             demand(got, f"{path} was not asked for")
             demand(SECRET not in got and "Authorization" not in got and "/live" not in got, f"{path} was asked for with {got}")
-            demand(re.search(rf"(?i)^referer: {first.url}/?$", got, re.MULTILINE), f"{path} has another referrer: {got}")
+            named = {request.headers.get("Referer", "").removesuffix("/") for request in other.asked(path)}
+            # From 1.26 on, GStreamer's demuxer names none.
+            allowed = {first.url, ""} if children.holds(">=1.26") else {first.url}
+            demand(named <= allowed, f"{path} has another referrer: {got}")
 
 
 class Proxy:
