@@ -27,7 +27,7 @@ REQUIRED = re.compile(r"2[1-3]-hls|31-sessions|19-behaviour|20-behaviour|10-corp
 GATE_RELEASE = "trixie"
 GATE_SUITES = ("10-corpus", "16-manifests")
 # Suites that also run on other releases, besides those from 10 to 39.
-ELSEWHERE = ("46-promises",)
+ELSEWHERE = ("43-key-logs", "46-promises")
 # What --long also runs on other releases: pipelines that differ with GStreamer.
 LONG_ELSEWHERE = ("long/57-hostile-inputs", "long/65-refused-tracks")
 SOURCE_CHECKS = ("lint", "commits", "layers", "first-calls")
