@@ -13,7 +13,7 @@ from units import RELEASES, ROOT, Result, first_words, say
 sys.path.insert(0, os.path.join(ROOT, "Tests", "suites", "lib"))
 import children  # noqa: E402
 
-# In the gate.
+# In the gate: so many processes with flaky checks pass, and so many that failed run again.
 MOST_FLAKY = 3
 MOST_FAILURES = 8
 MOST_SECONDS = 600
@@ -58,6 +58,7 @@ class SecondLook:
         self._recorded = [{without_release(name) for name in names} for names in recorded]
         self._clock = clock
         self.flaky = []
+        self._forgiven = 0
         self._number = 0
 
     def take(self, units):
@@ -105,32 +106,34 @@ class SecondLook:
         again.run()
         again.show()
         unit.seconds += again.seconds
-        still = [result for result in again.results if result.is_failed]
+        told = {result.name: result.reason for result in again.results if result.is_failed}
         # What failed has to have passed now, not only something else.
-        passed = {result.name for result in again.results if result.kind == "PASS"}
+        passed = {result.name for result in again.results if result.kind == "PASS"} - told.keys()
         missing = [result for result in failed if result.name not in passed and not is_failure_alone(unit, result.name)]
-        if still or missing or not passed:
-            told = {result.name: result.reason for result in still}
+        is_good = passed and not told and not missing
+        # Also what fails with others of its process that failed again.
+        flaky = [Flaky(result.name, result.reason) for result in failed if is_good or result.name in passed]
+        self.flaky += flaky
+        if not is_good:
             for result in failed:
                 # A unit as a whole fails in words of its own.
-                result.reason += f" (again: {first_words(told.get(result.name, 'as before' if still else 'no result'))})"
+                words = "it passed" if result.name in passed else told.get(result.name, "as before" if told else "no result")
+                result.reason += f" (again: {first_words(words)})"
             return
-        name, reason = failed[0].name, failed[0].reason
         version = numbers(unit.run_.versions.get(unit.place))
         often = [result for result in failed if self._count(result) >= OFTEN and not children.is_race(result.reason, version)]
         if often:
-            name, reason, count = often[0].name, often[0].reason, self._count(often[0])
+            count = self._count(often[0])
             for result in failed:
                 result.reason = f"flaky in {count} of the last {len(self._recorded)} recorded runs, too: {result.reason}"
-            self.flaky.append(Flaky(name, reason))
             return
-        if self._is_bounded and len(self.flaky) >= MOST_FLAKY:
+        if self._is_bounded and self._forgiven >= MOST_FLAKY:
             for result in failed:
-                result.reason = f"flaky, and at most {MOST_FLAKY} flaky checks pass: {result.reason}"
-            self.flaky.append(Flaky(name, reason))
+                result.reason = f"flaky, and those of at most {MOST_FLAKY} processes pass: {result.reason}"
             return
-        self.flaky.append(Flaky(name, reason))
-        say(f"NOTE flaky {name}: {first_words(reason)}")
+        self._forgiven += 1
+        for one in flaky:
+            say(f"NOTE flaky {one.name}: {one.reason}")
         kept = [result for result in unit.results if result not in was_of_it]
         # Another result of the same name is replaced, too.
         names_now = {result.name for result in again.results}
