@@ -13,7 +13,7 @@ import time
 
 import units
 from processes import Commands
-from second_look import SecondLook
+from second_look import OftenFlaky, SecondLook
 from units import HELPERS, HERE, ROOT, Check, Commits, Result, Shipping, Suite, SwiftGroup, say, tail
 
 # The gate. What is required has to be at an end after MOST_SECONDS.
@@ -30,7 +30,7 @@ GATE_SUITES = ("10-corpus", "16-manifests")
 ELSEWHERE = ("43-key-logs", "46-promises")
 # What --long also runs on other releases: pipelines that differ with GStreamer.
 LONG_ELSEWHERE = ("long/57-hostile-inputs", "long/65-refused-tracks")
-SOURCE_CHECKS = ("lint", "commits", "layers", "first-calls")
+SOURCE_CHECKS = ("lint", "commits", "layers", "first-calls", "often-flaky")
 # How much looser bounds on time are, but for --strict.
 PATIENCE = 5
 
@@ -104,6 +104,7 @@ class TestRun:
                 Commits(self, "commits", 120, [os.path.join(ROOT, ".ci", "hooks", "commit-msg"), "--history"]),
                 Check(self, "layers", 300, [os.path.join(HELPERS, "check_imports.py")]),
                 Check(self, "first-calls", 60, [os.path.join(HELPERS, "check_first_calls.py")]),
+                OftenFlaky(self),
             ]
             if options.mode == "everywhere":
                 # The same scratch folder as the tests: what is compiled here is not compiled again.
