@@ -118,7 +118,8 @@ class TestRun:
             # It compares with the results of all that runs here, so it is no part of a run of some steps.
             if options.is_whole:
                 found.append(Check(self, "manual", 60, [
-                    os.path.join(HELPERS, "check_manual.py"), "--repository", ROOT, "--results", self.results_file(HERE)]))
+                    os.path.join(HELPERS, "check_manual.py"), "--repository", ROOT, "--results", self.results_file(HERE),
+                    *(["--everywhere"] if options.mode == "everywhere" else [])]))
         for release in self._releases():
             found += self._on_release(release)
         if options.affected:
