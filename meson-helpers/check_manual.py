@@ -5,7 +5,8 @@ section by section, and that of SECURITY.md.
 
 Each section of meson-helpers/manual_sections.txt has a row, and each row of both tables names tests that are there, are not
 skipped, and check something. With the results of a test run, each of these tests has passed in it, but those of
-Tests/suites/long and those from 40 on where these were left out; of each row at least one has.
+Tests/suites/long and those from 40 on where these were left out; of each row at least one has. Of a group, each case that the
+suite names has run. Cases that suites leave to --everywhere stand behind these words, up to the next semicolon.
 
 A test is written `35-agent dash` or `long/56-protected plays`, a case of a suite; `AgentStateTests name`, a function of a
 Swift suite; `AgentStateTests`, all of one; `LatchkeyAgentTests.FirstCallTests`, one whose name several targets have; or
@@ -260,6 +261,10 @@ class Suite:
         return [functions for functions in found if functions] or [
             [(path, name)] for path in self.with_cases if name in self.functions[path]][:1]
 
+    def below(self, name):
+        """The cases of the tables that the name of a group stands for; none if it is a case itself."""
+        return [] if name in self._cases else [case for case in self._cases if case.startswith(name + "/")]
+
     def used(self, path, value):
         """The functions that an expression of a module names."""
         names = [(self._module(part.value), part.attr) for part in ast.walk(value)
@@ -363,7 +368,8 @@ def shipping_problem(repository, name):
 class Results:
     """The lines of a test run: PASS name, FAIL name: reason, SKIP name: reason."""
 
-    def __init__(self, paths):
+    def __init__(self, paths, is_everywhere=False):
+        self.is_everywhere = is_everywhere
         self.by_name = {}
         for path in paths:
             for line in read(path).splitlines():
@@ -386,11 +392,12 @@ class Results:
     def _all(self, is_one):
         return set().union(*(outcome for name, outcome in self.by_name.items() if is_one(name)))
 
-    def has_kind(self, suite):
-        """Whether suites of its kind were in the run: those from 40 on and the long ones may be left out."""
+    def has_kind(self, suite, is_left):
+        """Whether suites of its kind were in the run: those from 40 on and the long ones may be left out. Of others, cases may be
+        left to --everywhere."""
         kind = re.match("long/|4[0-9]-", suite)
         if kind is None:
-            return True
+            return self.is_everywhere or not is_left
         pattern = "long/" if kind[0] == "long/" else "4[0-9]-"
         return any(re.match(pattern, name) for name in self.by_name)
 
@@ -423,11 +430,12 @@ def section_problems(repository, table):
 
 def row_problems(repository, promise, cell, results):
     """What is wrong with the tests that the cell of a row names."""
-    named = re.findall(r"`([^`]+)`", cell)
+    named = [(test, "--everywhere" in part[:part.find(f"`{test}`")])
+             for part in cell.split(";") for test in re.findall(r"`([^`]+)`", part)]
     if not named:
         yield f"“{promise}” names no test"
     have_run = False
-    for test in named:
+    for test, is_left in named:
         suite, _, case = test.partition(" ")
         is_swift = False
         if suite.startswith("shipping/"):
@@ -437,23 +445,33 @@ def row_problems(repository, promise, cell, results):
         else:
             is_swift = True
             problem = swift_problem(swift_tests(repository), suite, case)
-        if problem is None and results and results.has_kind(suite):
-            outcome = results.of_swift(swift_tests(repository), suite, case) if is_swift else results.of(suite, case)
-            have_run = have_run or outcome == {"PASS"}
-            if outcome != {"PASS"}:
-                problem = "it did not run" if not outcome else f"its results are {', '.join(sorted(outcome))}"
+        if problem is None and results and results.has_kind(suite, is_left):
+            problem = result_problem(repository, results, suite, case, is_swift)
+            have_run = have_run or problem is None
         if problem:
             yield f"“{promise}”: `{test}`: {problem}"
     if results and named and not have_run:
         yield f"“{promise}”: none of its tests has run"
 
 
+def result_problem(repository, results, suite, case, is_swift):
+    """Why the results of a test do not count; None: it has passed, and of a group each case."""
+    outcome = results.of_swift(swift_tests(repository), suite, case) if is_swift else results.of(suite, case)
+    if outcome != {"PASS"}:
+        return "it did not run" if not outcome else f"its results are {', '.join(sorted(outcome))}"
+    below = suite_of(repository, suite).below(case) if case and not is_swift else []
+    left_out = next((name for name in below if not results.of(suite, name)), None)
+    return f"its case `{left_out}` did not run" if left_out else None
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repository", required=True)
     parser.add_argument("--results", action="append", default=[], metavar="FILE", help="result lines of a whole test run")
+    parser.add_argument("--everywhere", action="store_true", help="the run was one with --everywhere")
     arguments = parser.parse_args()
-    found = list(problems(arguments.repository, Results(arguments.results) if arguments.results else None))
+    results = Results(arguments.results, arguments.everywhere) if arguments.results else None
+    found = list(problems(arguments.repository, results))
     for problem in found:
         print(f"check_manual: {problem}", file=sys.stderr)
     sys.exit(1 if found else 0)

@@ -33,7 +33,7 @@ public struct ControlSettings: Sendable, Equatable {
     public var readsEnvelopes = false
     /// The most `EXT-X-KEY` tags of a playlist, and the most `EXT-X-MAP` tags. Nil: 2,000.
     public var playlistKeys: Int?
-    /// What becomes of qualities whose keys may not be used.
+    /// What becomes of qualities, languages of sound, and text whose keys may not be used.
     public var partialLicenses = PartialLicenses.play
 
     /// Where PlayReady-style licenses are kept: without `playReady`, in the user's own store. Nil if there is no place for

@@ -3,11 +3,11 @@
 import LatchkeyProtection
 import Synchronization
 
-/// What becomes of a presentation if only some of its qualities have keys that may be used.
+/// What becomes of a presentation if only some of its qualities, languages of sound, and text have keys that may be used.
 public enum PartialLicenses: String, Sendable, Hashable, CaseIterable {
-    /// The other qualities are left out.
+    /// The others are left out.
     case play
-    /// Every quality may be chosen. Playback ends with an error at one whose key may not be used.
+    /// All may be chosen. Playback ends with an error at one whose key may not be used.
     case refuse
 }
 

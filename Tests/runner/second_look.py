@@ -2,18 +2,19 @@
 """What failed runs once more, alone. What passes then is flaky: it is told, and counted for itself. That is no proof: what was
 flaky again and again fails."""
 
+import collections
 import os
 import re
 import sys
 import time
 
 import verdict
-from units import RELEASES, ROOT, Result, first_words, say
+from units import RELEASES, ROOT, Result, Unit, first_words, say
 
 sys.path.insert(0, os.path.join(ROOT, "Tests", "suites", "lib"))
 import children  # noqa: E402
 
-# In the gate.
+# In the gate: so many processes with flaky checks pass, and so many that failed run again.
 MOST_FLAKY = 3
 MOST_FAILURES = 8
 MOST_SECONDS = 600
@@ -24,12 +25,31 @@ OFTEN = 3
 RUNS = 10
 
 
-class Flaky:
-    """A check that failed, and passed the second time."""
+class OftenFlaky(Unit):
+    """Fails for each check that was flaky so often, on any version of GStreamer, and met no race. It does not matter what the
+    check does in this run."""
 
-    def __init__(self, name, reason):
+    def __init__(self, run):
+        super().__init__(run, "often-flaky")
+
+    def command(self):
+        recorded = verdict.flaky_of_everywhere(RUNS)
+        counts = collections.Counter(name for names in recorded for name in {without_release(name) for name in names})
+        for name, count in sorted(counts.items()):
+            if count >= OFTEN:
+                self.failed(f"{self.name}/{name}", f"flaky in {count} of the last {len(recorded)} recorded runs of everything, "
+                                                   "without a race of RACES in Tests/suites/lib/children.py")
+        if not self.results:
+            self.results.append(Result("PASS", self.name))
+
+
+class Flaky:
+    """A check that failed, and passed the second time. `is_race`: as stock elements do (`children.RACES`)."""
+
+    def __init__(self, name, reason, is_race):
         self.name = name
         self.reason = first_words(reason)
+        self.is_race = is_race
 
 
 def is_failure_alone(unit, name):
@@ -49,15 +69,13 @@ def numbers(version):
 
 
 class SecondLook:
-    """`is_bounded`: as in the gate, which forgives three. Without, a number of flaky checks is no failure. `recorded`: the names
-    of the checks that were flaky in the last runs of everything, a list for each run."""
+    """`is_bounded`: as in the gate, which forgives three. Without, a number of flaky checks is no failure."""
 
-    def __init__(self, is_bounded, clock=time.monotonic, recorded=None):
+    def __init__(self, is_bounded, clock=time.monotonic):
         self._is_bounded = is_bounded
-        recorded = verdict.flaky_of_everywhere(RUNS) if recorded is None else recorded
-        self._recorded = [{without_release(name) for name in names} for names in recorded]
         self._clock = clock
         self.flaky = []
+        self._forgiven = 0
         self._number = 0
 
     def take(self, units):
@@ -75,10 +93,6 @@ class SecondLook:
                 say(f"NOTE no second look at {len(failures) - number} more: the others took {MOST_SECONDS} s")
                 return
             self._look(unit, names, left)
-
-    def _count(self, result):
-        """In how many recorded runs the check was flaky."""
-        return sum(without_release(result.name) in names for names in self._recorded)
 
     def _failures(self, units):
         """The processes in which something failed, in order: the unit, and the names with which it runs again."""
@@ -105,32 +119,29 @@ class SecondLook:
         again.run()
         again.show()
         unit.seconds += again.seconds
-        still = [result for result in again.results if result.is_failed]
+        told = {result.name: result.reason for result in again.results if result.is_failed}
         # What failed has to have passed now, not only something else.
-        passed = {result.name for result in again.results if result.kind == "PASS"}
+        passed = {result.name for result in again.results if result.kind == "PASS"} - told.keys()
         missing = [result for result in failed if result.name not in passed and not is_failure_alone(unit, result.name)]
-        if still or missing or not passed:
-            told = {result.name: result.reason for result in still}
+        is_good = passed and not told and not missing
+        # Also what fails with others of its process that failed again.
+        version = numbers(unit.run_.versions.get(unit.place))
+        flaky = [Flaky(result.name, result.reason, children.is_race(result.reason, version))
+                 for result in failed if is_good or result.name in passed]
+        self.flaky += flaky
+        if not is_good:
             for result in failed:
                 # A unit as a whole fails in words of its own.
-                result.reason += f" (again: {first_words(told.get(result.name, 'as before' if still else 'no result'))})"
+                words = "it passed" if result.name in passed else told.get(result.name, "as before" if told else "no result")
+                result.reason += f" (again: {first_words(words)})"
             return
-        name, reason = failed[0].name, failed[0].reason
-        version = numbers(unit.run_.versions.get(unit.place))
-        often = [result for result in failed if self._count(result) >= OFTEN and not children.is_race(result.reason, version)]
-        if often:
-            name, reason, count = often[0].name, often[0].reason, self._count(often[0])
+        if self._is_bounded and self._forgiven >= MOST_FLAKY:
             for result in failed:
-                result.reason = f"flaky in {count} of the last {len(self._recorded)} recorded runs, too: {result.reason}"
-            self.flaky.append(Flaky(name, reason))
+                result.reason = f"flaky, and those of at most {MOST_FLAKY} processes pass: {result.reason}"
             return
-        if self._is_bounded and len(self.flaky) >= MOST_FLAKY:
-            for result in failed:
-                result.reason = f"flaky, and at most {MOST_FLAKY} flaky checks pass: {result.reason}"
-            self.flaky.append(Flaky(name, reason))
-            return
-        self.flaky.append(Flaky(name, reason))
-        say(f"NOTE flaky {name}: {first_words(reason)}")
+        self._forgiven += 1
+        for one in flaky:
+            say(f"NOTE flaky {one.name}: {one.reason}")
         kept = [result for result in unit.results if result not in was_of_it]
         # Another result of the same name is replaced, too.
         names_now = {result.name for result in again.results}

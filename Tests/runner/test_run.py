@@ -13,7 +13,7 @@ import time
 
 import units
 from processes import Commands
-from second_look import SecondLook
+from second_look import OftenFlaky, SecondLook
 from units import HELPERS, HERE, ROOT, Check, Commits, Result, Shipping, Suite, SwiftGroup, say, tail
 
 # The gate. What is required has to be at an end after MOST_SECONDS.
@@ -26,9 +26,11 @@ REQUIRED = re.compile(r"2[1-3]-hls|31-sessions|19-behaviour|20-behaviour|10-corp
 # The release on which the gate runs some suites, and those that it runs whole.
 GATE_RELEASE = "trixie"
 GATE_SUITES = ("10-corpus", "16-manifests")
+# Suites that also run on other releases, besides those from 10 to 39.
+ELSEWHERE = ("43-key-logs", "46-promises")
 # What --long also runs on other releases: pipelines that differ with GStreamer.
 LONG_ELSEWHERE = ("long/57-hostile-inputs", "long/65-refused-tracks")
-SOURCE_CHECKS = ("lint", "commits", "layers", "first-calls")
+SOURCE_CHECKS = ("lint", "commits", "layers", "first-calls", "often-flaky")
 # How much looser bounds on time are, but for --strict.
 PATIENCE = 5
 
@@ -102,6 +104,7 @@ class TestRun:
                 Commits(self, "commits", 120, [os.path.join(ROOT, ".ci", "hooks", "commit-msg"), "--history"]),
                 Check(self, "layers", 300, [os.path.join(HELPERS, "check_imports.py")]),
                 Check(self, "first-calls", 60, [os.path.join(HELPERS, "check_first_calls.py")]),
+                OftenFlaky(self),
             ]
             if options.mode == "everywhere":
                 # The same scratch folder as the tests: what is compiled here is not compiled again.
@@ -115,7 +118,8 @@ class TestRun:
             # It compares with the results of all that runs here, so it is no part of a run of some steps.
             if options.is_whole:
                 found.append(Check(self, "manual", 60, [
-                    os.path.join(HELPERS, "check_manual.py"), "--repository", ROOT, "--results", self.results_file(HERE)]))
+                    os.path.join(HELPERS, "check_manual.py"), "--repository", ROOT, "--results", self.results_file(HERE),
+                    *(["--everywhere"] if options.mode == "everywhere" else [])]))
         for release in self._releases():
             found += self._on_release(release)
         if options.affected:
@@ -158,11 +162,12 @@ class TestRun:
         return Suite(self, path, is_required=REQUIRED.match(os.path.basename(path)) is not None)
 
     def _on_release(self, release):
-        """The suites of pipelines: those from 10 to 39, and with --long a few of the long ones. In the gate, a few."""
+        """The suites of pipelines: those from 10 to 39 and of `ELSEWHERE`, and with --long a few of the long ones. In the gate, a
+        few."""
         paths = units.suite_paths(self.suites_folder, "[1-3][0-9]-*")
         if not self.options.is_gate:
-            long = LONG_ELSEWHERE if self.options.is_long else ()
-            paths += [path for name in long for path in units.suite_paths(self.suites_folder, name)]
+            others = (*ELSEWHERE, *(LONG_ELSEWHERE if self.options.is_long else ()))
+            paths += [path for name in others for path in units.suite_paths(self.suites_folder, name)]
             return [Suite(self, path, release) for path in paths]
         scenes = units.gate_scenes(self.suites_folder)
         found = []

@@ -12,6 +12,8 @@ from units import HERE, RELEASES, ROOT, first_words, say
 TABLE = os.environ.get("LATCHKEY_RESULTS") or os.path.join(ROOT, "Tests", "suites", "RESULTS.md")
 # The table has so many runs, the newest first.
 KEPT = 20
+# Stands behind a flaky check that met one (`children.RACES`).
+RACE = " (race)"
 ROW = re.compile(r"\| \d{4}-\d\d-\d\d .*")
 
 
@@ -118,7 +120,7 @@ class Verdict:
         verdict = self.as_json()
         counts = "; ".join(
             f"{self.versions.get(place) or place}: {in_words(self.counts(place))}" for place in self.places)
-        flaky = "; ".join(f"`{one.name}`" for one in self.flaky) or "none"
+        flaky = "; ".join(f"`{one.name}`{RACE if one.is_race else ''}" for one in self.flaky) or "none"
         commit = (self.commit or "unknown")[:8] + ("" if self.is_clean else " and changes")
         return f"| {verdict['date'][:10]} | {commit} | {self.mode} | {self.seconds / 60:.0f} | {counts} | {flaky} |"
 
@@ -134,11 +136,11 @@ class Verdict:
 
 
 def flaky_of_everywhere(runs, path=TABLE):
-    """What was flaky in each of the last recorded runs of everything: a list of names for each."""
+    """What was flaky and met no race in each of the last recorded runs of everything: a list of names for each."""
     with open(path, encoding="utf-8") as file:
         rows = [line.split("|") for line in file if ROW.match(line)]
     found = [row for row in rows if len(row) > 6 and row[3].strip().startswith("everywhere")]
-    return [re.findall("`([^`]+)`", row[6]) for row in found[:runs]]
+    return [[name for name, race in re.findall(f"`([^`]+)`({re.escape(RACE)})?", row[6]) if not race] for row in found[:runs]]
 
 
 def in_words(counts):

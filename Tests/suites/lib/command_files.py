@@ -38,6 +38,26 @@ def works(*command):
     demand(done.returncode == 0, f"status {done.returncode} of {command}: {done.stdout[-500:]} {done.stderr[-500:]}")
 
 
+def own_authority(folder, name):
+    """Makes a certificate of 127.0.0.1 that is its own authority, and its key: its path in the folder, and a server's settings."""
+    key, made = os.path.join(folder, "key.pem"), os.path.join(folder, name)
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
+         "-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", made], check=True,
+        capture_output=True)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(made, key)
+    return made, context
+
+
+def seen_at(place, source):
+    """What stands in front of a command that is to see `source` at `place`. A process that may mount needs no user namespace. In
+    the folder of another release, which is a chroot, it cannot have one."""
+    may_mount = subprocess.run(["unshare", "--mount", "true"], capture_output=True).returncode == 0
+    return ("unshare", *(() if may_mount else ("--map-root-user",)), "--mount", "sh", "-c",
+            'mount --bind "$1" "$2" && shift 2 && exec "$@"', "sh", source, place)
+
+
 class Files:
     """A license and content on disk, and the commands that use them. For the `with` block."""
 
@@ -127,13 +147,7 @@ def certificate():
 
     with children.Folder() as folder:
         os.environ["LATCHKEY_CONFIG"] = "/dev/null"
-        key, made = os.path.join(folder.path, "key.pem"), os.path.join(folder.path, "certificate.pem")
-        subprocess.run(
-            ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
-             "-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", made], check=True,
-            capture_output=True)
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(made, key)
+        made, context = own_authority(folder.path, "certificate.pem")
         server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         server.socket = context.wrap_socket(server.socket, server_side=True)
         threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -185,32 +199,26 @@ def loopback():
             demand(words in said, f"{options}: “{words}” is missing: {said}")
 
 
-def limits():
-    """latchkey-server refuses a body above its limit at once, by its length or as it comes. It closes half requests after 10 s,
-    also if bytes keep arriving, and serves others meanwhile."""
+HEAD = b"POST /clearkey HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
+
+
+def connect(server, beginning):
+    """A connection to the server on which this was sent."""
+    connection = socket.create_connection(("127.0.0.1", int(server.url.rpartition(":")[2])), DEADLINE)
+    connection.sendall(beginning)
+    return connection
+
+
+def long_bodies():
+    """latchkey-server refuses a body above its limit at once, by its length or as it comes."""
     case = corpus.case(DASH)
-    head = b"POST /clearkey HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
     with ReferenceServer(case.keys_file, case.folder) as server:
-        port = int(server.url.rpartition(":")[2])
-
-        def connect(beginning):
-            connection = socket.create_connection(("127.0.0.1", port), DEADLINE)
-            connection.sendall(beginning)
-            return connection
-
-        def wait_for_end(connection):
-            try:
-                while connection.recv(4096):
-                    pass
-            except ConnectionError:
-                pass
-
         begun = time.monotonic()
-        with connect(head + b"Content-Length: 100000000\r\n\r\n") as connection:
+        with connect(server, HEAD + b"Content-Length: 100000000\r\n\r\n") as connection:
             said = connection.recv(4096)
         demand(b" 413 " in said.split(b"\r\n")[0], f"a length of 100 MB: {said[:100]}")
         # The server reads on for a while, so that its answer arrives.
-        with connect(head + b"Transfer-Encoding: chunked\r\n\r\n") as connection:
+        with connect(server, HEAD + b"Transfer-Encoding: chunked\r\n\r\n") as connection:
             sent = 0
             while sent < 100 and not select.select([connection], [], [], 0)[0]:
                 connection.sendall(b"100000\r\n" + bytes(1 << 20) + b"\r\n")
@@ -219,8 +227,21 @@ def limits():
         demand(sent < 100 and b" 413 " in said.split(b"\r\n")[0], f"{sent} MiB in chunks: {said[:100]}")
         took = time.monotonic() - begun
         demand(took < 2 * PATIENCE, f"long bodies are refused after {took:.1f} s")
-        begun, halves = time.monotonic(), [connect(beginning) for beginning in (
-            b"", head, head + b"Content-Length: 9\r\n\r\n{", head + b"X: ")]
+
+
+def half_requests():
+    """latchkey-server closes half requests after 10 s, also if bytes keep arriving, and serves others meanwhile."""
+    def wait_for_end(connection):
+        try:
+            while connection.recv(4096):
+                pass
+        except ConnectionError:
+            pass
+
+    case = corpus.case(DASH)
+    with ReferenceServer(case.keys_file, case.folder) as server:
+        begun, halves = time.monotonic(), [connect(server, beginning) for beginning in (
+            b"", HEAD, HEAD + b"Content-Length: 9\r\n\r\n{", HEAD + b"X: ")]
         done = threading.Event()
 
         def drip():
@@ -246,6 +267,7 @@ def limits():
                 connection.close()
 
 
-ALL = {"files/of-others": of_others, "files/links": links, "certificate": certificate, "server/loopback": loopback}
+ALL = {"files/of-others": of_others, "files/links": links, "certificate": certificate, "server/loopback": loopback,
+       "server/long-bodies": long_bodies}
 # Ten seconds: with --everywhere, and where it is named.
-LONG = {"server/limits": limits}
+LONG = {"server/half-requests": half_requests}

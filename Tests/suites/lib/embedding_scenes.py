@@ -127,7 +127,7 @@ def exits_in_playback(language):
 
 
 def exits_after_null(language):
-    for system in exit_scenes.STOPPED:
+    for system in exit_scenes.PLAYED:
         exit_scenes.after_null(system, language, 20, 17)
 
 

@@ -217,21 +217,30 @@ def play(url):
 
     watched = pipelines.Player(url)
     watched.play()
-    error = watched.until_end(DEADLINE - 10)
+    print(f"end: {watched.until_end(DEADLINE - 10)}", flush=True)
     watched.stop()
-    print(f"end: {error}", flush=True)
     # Threads of others may still be there.
     os._exit(0)
 
 
 def player_end(url, variables, is_good=False):
-    """None if it came to an end, good or bad; else how not. `is_good`: only the end of the stream will do."""
-    done = children.run([sys.executable, os.path.abspath(sys.argv[0]), "--play", url], DEADLINE,
-                        children.with_stack(variables))
-    if done.ending:
-        return f"{done.ending} {done.errors[max(done.errors.find('CRASH STACK'), 0):][-1500:]}"
-    end = re.search("^end: (.*)", done.output, re.MULTILINE)[1]
-    return end if end.startswith("no end") or (is_good and end != "None") else None
+    """None if it came to an end, good or bad; else the fault. `is_good`: only the end of the stream will do."""
+    done = children.with_a_stack(lambda: children.run(
+        [sys.executable, os.path.abspath(sys.argv[0]), "--play", url], DEADLINE, children.with_stack(variables)))
+    found = re.search("^end: (.*)", done.output, re.MULTILINE)
+    end = found and found[1]
+    fault = children.fault_of(done)
+    if fault:
+        fault.words = f"{done.ending} {done.errors[max(done.errors.find('CRASH STACK'), 0):][-1500:]}"
+        if end and fault.kind == children.NO_END:
+            # Playback ended, and the player did not stop; or neither.
+            fault.kind = f"no stop after {children.NO_END if end.startswith(children.NO_END) else 'the end'}"
+        return fault
+    if not end:
+        return children.Fault("it has said nothing", None)
+    if end.startswith(children.NO_END):
+        return children.Fault(end, children.NO_END)
+    return children.Fault(end, None) if is_good and end != "None" else None
 
 
 def command_end(arguments, variables, statuses=(0, 1, 2, 3, 4, 5, 64)):
@@ -256,12 +265,13 @@ class Inputs:
             files, clear = media.unchanged()
             with children.Folder() as folder, Origin(files) as origin, Origin(clear) as twin:
                 keys = folder.write("keys.txt", media.keys)
-                yield f"good/{name}", player_end(
-                    f"{origin.url}/{media.entry}", children.environment(LATCHKEY_KEYS_FILE=keys), True)
-                yield f"clear/{name}", player_end(f"{twin.url}/{media.entry}", without_latchkey(), True)
+                for kind, place, variables in (("good", origin, children.environment(LATCHKEY_KEYS_FILE=keys)),
+                                               ("clear", twin, without_latchkey())):
+                    wrong = player_end(f"{place.url}/{media.entry}", variables, True)
+                    yield f"{kind}/{name}", wrong and wrong.words
 
     def run(self, number):
-        """(the entry point and the media, what is wrong or None, what the same without Latchkey says)."""
+        """(the entry point and the media, what is wrong or None, what of the same kind is wrong without Latchkey or None)."""
         chance = random.Random(f"{self._seed} {number}")
         kind = chance.choices(list(ENTRIES), [weight for weight, _run in ENTRIES.values()])[0]
         return ENTRIES[kind][1](self, kind, chance)
@@ -284,8 +294,8 @@ class Inputs:
             # broken file in 1 of 12 runs and has no end then, so one run of each would not do.
             stock = without_latchkey(G_DEBUG="")
             places = [url, f"{twin.url}/{media.entry}"] * STOCK_TRIES
-            same = filter(None, (player_end(place, stock) for place in places))
-            return f"{kind}/{name}", wrong, next(same, None)
+            same = children.excuse(wrong, (player_end(place, stock) for place in places))
+            return f"{kind}/{name}", wrong.words, same and same.words
 
     def looked_at(self, kind, chance):
         name = chance.choice(sorted(self._media))

@@ -64,11 +64,11 @@ def in_calls(language, rounds, seed):
 
 
 def in_playback(system, language, rounds, seed, stop=()):
-    """The same while media of one key system plays. Other content is looked at, acquired and downloaded. `stop`: how the player
+    """The same while media of one of `PLAYED` plays. Other content is looked at, acquired and downloaded. `stop`: how the player
     is stopped first."""
     chance = random.Random(seed)
     other = corpus.case(DASH)
-    with STOPPED[system]() as (played, asked), ReferenceServer(other.keys_file, other.folder) as downloads:
+    with PLAYED[system]() as (played, asked), ReferenceServer(other.keys_file, other.folder) as downloads:
         for number in range(rounds):
             # Start, keys, preroll, and a second of playback.
             microseconds = wait(chance, 100_000, 500_000, 1_500_000)
@@ -118,9 +118,8 @@ def playready():
         yield f"file://{world.case.path('video.mp4')}", world.asked
 
 
-PLAYED = {"clearkey": clearkey, "fairplay": fairplay, "playready": playready}
-# An MP4 file, a manifest and a playlist are stopped in different ways.
-STOPPED = PLAYED | {"dash": dash}
+# By key system, and DASH: an MP4 file, a manifest and a playlist end in different ways.
+PLAYED = {"clearkey": clearkey, "fairplay": fairplay, "playready": playready, "dash": dash}
 
 
 def after_null(system, language, rounds, seed):

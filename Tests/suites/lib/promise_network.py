@@ -8,19 +8,17 @@ import json
 import os
 import re
 import socket
-import ssl
 import struct
-import subprocess
 import threading
 
 import children
 import command_scenes
 import corpus
-from command_files import DASH, DEADLINE, refused, works
+from command_files import DASH, DEADLINE, own_authority, refused, seen_at, works
 from hls_media import TransportStream, key_line, key_of, master_playlist, media_playlist, segment_lines
 from hls_origin import Answer, Origin
 from playready_world import Wrong, demand
-from promise_scenes import KeyServer, play
+from promise_scenes import KeyServer, again_and_again, play
 from reference_server import ReferenceServer
 
 SECRET = "hidden-in-tests"
@@ -82,17 +80,10 @@ class SecureOrigin(Origin):
 
     def __init__(self, folder):
         super().__init__()
-        key, made = os.path.join(folder, "key.pem"), os.path.join(folder, "ca-certificates.crt")
-        subprocess.run(
-            ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
-             "-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", made], check=True,
-            capture_output=True)
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(made, key)
+        _, context = own_authority(folder, "ca-certificates.crt")
         self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
         self.url = f"https://127.0.0.1:{self.port}"
-        self.trusted = ("unshare", "--map-root-user", "--mount", "sh", "-c",
-                        'mount --bind "$1" /etc/ssl/certs && shift && exec "$@"', "sh", folder)
+        self.trusted = seen_at("/etc/ssl/certs", folder)
 
 
 def downgrades():
@@ -136,7 +127,7 @@ def downgrades():
             answered("film.key", key)
             media.files |= {
                 "film.m3u8": media_playlist([key_line(f"{secure.url}/film.key", "AES-128", form=None, vector=stream.vector(0)),
-                                             *segment_lines(1, "film.ts")]),
+                                             *again_and_again("film.ts")]),
                 "film.ts": stream.encrypted_whole(0, key)}
             attacked("film.key", play(f"{media.url}/film.m3u8"), 302)
 
@@ -176,7 +167,7 @@ def referrers():
         elsewhere = f"http://localhost:{other.port}"
         lines = [key_line(f"{elsewhere}/key", "AES-128", form=None, vector=stream.vector(0))]
         lines += segment_lines(1, f"{elsewhere}/0.ts")
-        lines += [key_line("own.key", "AES-128", form=None, vector=stream.vector(1)), *segment_lines(1, "1.ts")]
+        lines += [key_line("own.key", "AES-128", form=None, vector=stream.vector(1)), *again_and_again("1.ts")]
         first.files |= {
             "live/film.m3u8": Answer(200, media_playlist(lines).encode(), Set_Cookie=f"session={SECRET}"), "live/own.key": key,
             "live/1.ts": stream.encrypted_whole(1, key)}
@@ -188,7 +179,10 @@ def referrers():
             got = fields(other.asked(path))
             demand(got, f"{path} was not asked for")
             demand(SECRET not in got and "Authorization" not in got and "/live" not in got, f"{path} was asked for with {got}")
-            demand(re.search(rf"(?i)^referer: {first.url}/?$", got, re.MULTILINE), f"{path} has another referrer: {got}")
+            named = {request.headers.get("Referer", "").removesuffix("/") for request in other.asked(path)}
+            # From 1.26 on, GStreamer's demuxer names none.
+            allowed = {first.url, ""} if children.holds(">=1.26") else {first.url}
+            demand(named <= allowed, f"{path} has another referrer: {got}")
 
 
 class Proxy:

@@ -139,7 +139,7 @@ final class ClearStart {
             // It may come in pieces.
             guard let isProtected = verdict else { return .more }
             guard !isProtected else { return hasISODecryptor ? .enough : encryptedInitSegmentDidCome() }
-            // The parser has chosen, whatever comes before a fragment does.
+            // The parser chooses by this init segment. Another one may come before a fragment does.
             if state == .unknown { state = .clear }
             held = []
             // The parser finds a decryptor by the names of encrypted sample entries alone.

@@ -5,15 +5,16 @@ import LatchkeyElementKit
 import LatchkeyKeySession
 import LatchkeyProtection
 
-/// Qualities whose keys may not be used are left out, where others are left (`PartialLicenses`).
+/// Qualities, languages of sound, and text whose keys may not be used are left out, if other media is left to play
+/// (`PartialLicenses`).
 extension AdaptiveBin {
-    /// Whether qualities may be left out.
+    /// Whether media may be left out.
     static let partialLicenses = Property(
         "partial-licenses", nick: "Partial licenses",
         blurb:
-            "What becomes of qualities whose keys are refused, or whose licenses allow none of the outputs, if there are "
-            + "others: “play” leaves them out, “refuse” ends playback when one is chosen; unset: as configured, or play. "
-            + "Set it before the demuxer starts",
+            "What becomes of qualities, languages of sound, and text whose keys are refused, or whose licenses allow "
+            + "none of the outputs: “play” leaves them out if other media is left to play, “refuse” ends playback when "
+            + "one is chosen; unset: as configured, or play. Set it before the demuxer starts",
         kind: .string(default: nil),
         get: { .string(($0 as? AdaptiveBin)?.withGuarded { $0.partialLicenses }?.rawValue) },
         set: { element, value in

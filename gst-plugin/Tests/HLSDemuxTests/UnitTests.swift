@@ -530,7 +530,7 @@ struct HLSOriginTests {
             #expect(presentation.state.withLock { $0.prepared.isEmpty })
             return
         }
-        // Of a bounded size, whatever the length of the URL.
+        // Hashes are kept, which have the same size for URLs of any length.
         let prepared: Set<Int> = presentation.state.withLock { $0.prepared }
         #expect(prepared == [HLSResource.playlist(url: "https://a.test/high.m3u8").hashValue])
         while transport.sent.withLock(\.isEmpty) { await Task.yield() }
