@@ -294,6 +294,17 @@ extension ElementTests {
             #expect(throws: KeyError.self) { try Configuration.read(path, required: false) }
         }
 
+        /// It decides which outputs count as protected.
+        @Test func anOutputScriptThatOthersMayWriteIsRefused() throws {
+            let path = try write("outputs", "0 eDP-1:internal\n")
+            var settings = GuardSettings()
+            settings.outputs = "script:\(path)"
+            _ = try settings.provider()
+            #expect(chmod(path, 0o602) == 0)
+            let error = #expect(throws: OutputSettingError.self) { _ = try settings.provider() }
+            #expect(error?.description.contains("the output script \(path): others may write to it") == true)
+        }
+
         @Test func whetherQualitiesAreLeftOutIsASetting() throws {
             for choice in PartialLicenses.allCases {
                 let path = try write("partial.conf", "[latchkey]\npartial-licenses=\(choice.rawValue)\n")
