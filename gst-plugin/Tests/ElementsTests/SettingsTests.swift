@@ -294,6 +294,17 @@ extension ElementTests {
             #expect(throws: KeyError.self) { try Configuration.read(path, required: false) }
         }
 
+        /// Others could put another file in its place, and in that of a file that it names.
+        @Test func aConfigurationInAFolderThatOthersMayWriteIsRefused() throws {
+            let path = try write("no.conf", "[latchkey]\nkey-timeout=1000\n")
+            #expect(chmod(folder.path, 0o777) == 0)
+            setenv("LATCHKEY_CONFIG", path, 1)
+            let words = "its folder \(folder.path): others may write to it; run chmod go-w on it"
+            #expect(try refusal().text.contains("the configuration file \(path): \(words)"))
+            #expect(chmod(folder.path, 0o1777) == 0)
+            #expect(try Configuration.read(path, required: true).keyTimeout == .seconds(1))
+        }
+
         /// It decides which outputs count as protected.
         @Test func anOutputScriptThatOthersMayWriteIsRefused() throws {
             let path = try write("outputs", "0 eDP-1:internal\n")
