@@ -245,6 +245,7 @@ extension ElementTests {
             ("[latchkey]\nenvelopes=yes\n", "envelopes=yes is neither on nor off"),
             ("[latchkey]\nplaylist-keys=0\n", "playlist-keys=0 is not in 1 to 25000"),
             ("[latchkey]\nplaylist-keys=25001\n", "playlist-keys=25001 is not in 1 to 25000"),
+            ("[latchkey]\nsource-header-origins=a.example\n", "no.conf: source-header-origins has an entry"),
             ("[playready]\ncustom-data-origins=https://a.example;a.example/x y\n", "custom-data-origins has an entry"),
             ("no group=1\n", "no.conf cannot be used: its first line is in no [group]"),
             ("[fairplay]\npreset=other\n", "“other”"),
@@ -346,6 +347,29 @@ extension ElementTests {
             let settings = try Configuration.read(path, required: true)
             #expect(settings.playReady?.customDataOrigins == ["https://a.example", "https://b.example:8443"])
             #expect(settings.mediaLicenseURLs == .https)
+        }
+
+        @Test func whereTheSourcesFieldsGoIsASetting() throws {
+            let path = try write(
+                "fields.conf", "[latchkey]\nsource-header-origins=https://a.example;https://b.example:8443\n")
+            let configured = ["https://a.example", "https://b.example:8443"]
+            let settings = try Configuration.read(path, required: true)
+            #expect(settings.sourceHeaderOrigins == configured)
+            #expect(ControlSettings().sourceHeaderOrigins.isEmpty)
+            let element = try #require(gst_element_factory_make("latchkeydashdemux", nil))
+            gst_object_ref_sink(element)
+            defer { gst_object_unref(element) }
+            let bin = try #require(DASHDemuxer.implementation(of: element))
+            let shared = SharedSession(KeySession(), settings)
+            #expect(try bin.headerOrigins(shared) == configured)
+            for (text, origins) in [("*", ["*"]), ("", []), ("https://c.example", ["https://c.example"])] {
+                element.setProperty("source-header-origins", .string(text))
+                #expect(try bin.headerOrigins(shared) == origins)
+            }
+            element.setProperty("source-header-origins", .string("c.example"))
+            #expect(throws: AdaptiveStartFailure.self) { try bin.headerOrigins(shared) }
+            element.setProperty("source-header-origins", .string(nil))
+            #expect(try bin.headerOrigins(shared) == configured)
         }
 
         @Test func theKeysOfAPlaylistAreASetting() throws {
