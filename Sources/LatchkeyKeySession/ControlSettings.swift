@@ -35,6 +35,9 @@ public struct ControlSettings: Sendable, Equatable {
     public var playlistKeys: Int?
     /// What becomes of qualities, languages of sound, and text whose keys may not be used.
     public var partialLicenses = PartialLicenses.play
+    /// Where the header fields and cookies go that the application gives its source element, beside the origin of the manifest:
+    /// origins, as `https://host`, or `*` for all.
+    public var sourceHeaderOrigins: [String] = []
 
     /// Where PlayReady-style licenses are kept: without `playReady`, in the user's own store. Nil if there is no place for
     /// that. Throws `invalidConfiguration` as `PlayReadySettings.makeStoreConfiguration`.
@@ -53,7 +56,7 @@ public struct ControlSettings: Sendable, Equatable {
         "latchkey",
         keys: [
             "keys-file", "license-url", "media-license-urls", "key-system", "key-timeout", "http-timeout",
-            "key-formats", "envelopes", "playlist-keys", "partial-licenses",
+            "key-formats", "envelopes", "playlist-keys", "partial-licenses", "source-header-origins",
         ])
     /// The group of header fields for every license request; its keys are the names of the fields.
     public static let headersGroup = ConfigurationGroup("http-headers", keys: nil)
@@ -232,6 +235,17 @@ public struct ConfigurationGroup: Sendable, Hashable {
             throw .invalidConfiguration("\(name)=\(value) is none of \(choices.keys.sorted().joined(separator: ", "))")
         }
         return choice
+    }
+
+    /// What a setting with that name says that has origins, separated by semicolons, or `*` for all. Throws `invalidConfiguration`
+    /// without the text, which may be anything.
+    package static func origins(_ text: String, of name: String) throws(KeyError) -> [String] {
+        let origins = text.split(separator: ";").map(String.init)
+        for origin in origins where origin != "*" && HTTPRequest(url: origin).origin.isEmpty {
+            throw .invalidConfiguration(
+                "\(name) has an entry that is neither * nor an origin such as https://host:8443")
+        }
+        return origins
     }
 
     /// The same for every group of a file, with its keys. A group that is not among `known` is refused too. Throws

@@ -63,6 +63,41 @@ package struct FileAccess: Sendable, Hashable {
         }
         return nil
     }
+
+    /// How others may put another file in the place of the one at `path`, with what to do: they may write to its folder, or if
+    /// its name is a link, to that of the file to which it leads. Nil: they may not. The folders above these are not looked at.
+    package static func folderFlaw(ofFile path: String) -> String? {
+        var path = path
+        for _ in 0...linkLimit {
+            let folder = Self.folder(of: path)
+            if let flaw = Self.flaw(files: [], folders: [folder]) { return "its folder \(flaw)" }
+            guard !openFiles.contains(where: { path.hasPrefix($0) }), let target = Self.target(ofLink: path) else {
+                return nil
+            }
+            path = target.hasPrefix("/") ? target : "\(folder)/\(target)"
+        }
+        return nil
+    }
+
+    /// As many links behind each other as the kernel follows (path_resolution(7)).
+    private static let linkLimit = 40
+    /// A link there leads to an open file of a process, and not to a name.
+    private static let openFiles = ["/dev/fd/", "/proc/"]
+
+    private static func folder(of path: String) -> String {
+        guard let slash = path.utf8.lastIndex(of: UInt8(ascii: "/")) else { return "." }
+        return slash == path.startIndex ? "/" : String(path[..<slash])
+    }
+
+    /// Nil for what is no link.
+    private static func target(ofLink path: String) -> String? {
+        // The longest path, in bytes.
+        var bytes = [CChar](repeating: 0, count: 4096)
+        // SAFETY: at most the array's bytes.
+        let count = readlink(path, &bytes, bytes.count)
+        guard count > 0, count < bytes.count else { return nil }
+        return String(decoding: bytes[..<count].map { UInt8(bitPattern: $0) }, as: UTF8.self)
+    }
 }
 
 /// Says once for each file with secrets that others may read it. Thread-safe.

@@ -6,9 +6,10 @@ import Glibc
 package struct RegularFile: ~Copyable {
     /// What a file has in it, which decides what others may do with it.
     package enum Contents: Sendable {
-        /// A file that others may write to is refused. If others may read it, `FileWarnings` says so.
+        /// A file that others may write to, or put another one in the place of, is refused. If others may read it,
+        /// `FileWarnings` says so.
         case secrets
-        /// A file that others may write to is refused.
+        /// A file that others may write to, or put another one in the place of, is refused.
         case settings
         /// Others may own it or write to it: media, and files of the kernel.
         case untrusted
@@ -53,7 +54,7 @@ package struct RegularFile: ~Copyable {
             throw .invalidConfiguration("\(subject): not a regular file")
         }
         let access = FileAccess(status)
-        if contents != .untrusted, let flaw = access.writeFlaw {
+        if contents != .untrusted, let flaw = access.writeFlaw ?? FileAccess.folderFlaw(ofFile: path) {
             _ = Glibc.close(descriptor)
             throw .invalidConfiguration("\(subject): \(flaw)")
         }

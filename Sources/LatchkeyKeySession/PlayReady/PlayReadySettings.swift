@@ -80,7 +80,9 @@ public struct PlayReadySettings: Sendable, Hashable {
         domainURL = values["domain-url"]
         timeURL = values["time-url"]
         customData = values["custom-data"]
-        customDataOrigins = try values["custom-data-origins"].map(Self.origins) ?? []
+        if let origins = values["custom-data-origins"] {
+            customDataOrigins = try ConfigurationGroup.origins(origins, of: "custom-data-origins")
+        }
         friendlyName = values["friendly-name"]
         storeFolder = values["store"].map(resolve)
         requiresSecureClock =
@@ -88,15 +90,6 @@ public struct PlayReadySettings: Sendable, Hashable {
         renews = try ConfigurationGroup.choice("renew", values, ["true": true, "false": false]) ?? true
         self.headers = headers
         if let environment { self.environment = environment }
-    }
-
-    private static func origins(_ text: String) throws(KeyError) -> [String] {
-        let origins = text.split(separator: ";").map(String.init)
-        for origin in origins where origin != "*" && HTTPRequest(url: origin).origin.isEmpty {
-            throw .invalidConfiguration(
-                "custom-data-origins has an entry that is neither * nor an origin such as https://host:8443")
-        }
-        return origins
     }
 
     /// The loader for these settings. Reads the files of the bundle; the store is opened at the first use.

@@ -16,7 +16,8 @@ public struct SessionRecords: Sendable {
     private let folder: String
     let process: ProcessIdentity
 
-    /// Makes the folder where it is not there. Throws `invalidConfiguration` where that fails, or it cannot be read.
+    /// Makes the folder where it is not there. Throws `invalidConfiguration` where that fails, it cannot be read, or others may
+    /// write to it.
     public init(folder: String, process: ProcessIdentity = .current) throws(KeyError) {
         guard !folder.isEmpty, !folder.utf8.contains(0) else {
             throw .invalidConfiguration("the folder of session records has no name")
@@ -31,6 +32,9 @@ public struct SessionRecords: Sendable {
         }
         guard let directory = opendir(folder) else { throw failure(folder, errno) }
         closedir(directory)
+        if let flaw = FileAccess.flaw(files: [], folders: [folder]) {
+            throw .invalidConfiguration("the folder for session records \(flaw)")
+        }
         self.folder = folder
         self.process = process
     }

@@ -72,6 +72,17 @@ struct ViewingSessionTests {
         }
     }
 
+    /// Others could have this user end sessions at servers of their choice.
+    @Test func aFolderOfRecordsThatOthersMayWriteIsRefused() throws {
+        let world = World()
+        _ = try world.records()
+        try #require(chmod(world.folder, 0o777) == 0)
+        let error = #expect(throws: KeyError.self) { _ = try world.records() }
+        #expect(
+            error?.reason
+                == "the folder for session records \(world.folder): others may write to it; run chmod go-w on it")
+    }
+
     @Test func aSessionIsSetUpKeptAndEnded() async throws {
         let world = World()
         let session = try world.session()

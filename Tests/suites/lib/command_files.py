@@ -6,6 +6,7 @@ import http.server
 import os
 import re
 import select
+import shutil
 import socket
 import ssl
 import subprocess
@@ -105,6 +106,11 @@ def of_others():
             os.chmod(path, mode | 0o002)
             refused(path, *command)
             os.chmod(path, mode)
+        for path in os.path.dirname(os.environ["LATCHKEY_CONFIG"]), authority:
+            os.chmod(path, 0o702)
+            refused(path, *files.acquire, words=(f"its folder {path}: others may write to it; run chmod go-w on it",))
+            # With the sticky bit, others cannot exchange files.
+            os.chmod(path, 0o1777)
         files.work()
         case = corpus.case(DASH)
         keys = files.folder.write("keys.txt", case.keys_file)
@@ -114,6 +120,14 @@ def of_others():
         refused(keys, "latchkey", "inspect", files.film)
         os.chmod(keys, 0o600)
         works("latchkey", "inspect", files.film)
+        elsewhere = os.path.join(files.folder.path, "elsewhere")
+        os.mkdir(elsewhere)
+        shutil.copy(keys, elsewhere)
+        os.chmod(elsewhere, 0o777)
+        copy = os.path.join(elsewhere, "keys.txt")
+        refused(elsewhere, "latchkey-server", "--port", "0", "--keys-file", copy, "--media", case.folder)
+        os.environ["LATCHKEY_CONFIG"] = files.folder.write("keys.conf", f"[latchkey]\nkeys-file={copy}\n")
+        refused(elsewhere, "latchkey", "inspect", files.film, words=(f"its folder {elsewhere}: others may write to",))
 
 
 def links():

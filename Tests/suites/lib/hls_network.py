@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MPL-2.0
-"""HLS with keys from origins that redirect, that set cookies, and that are slow."""
+"""HLS with keys from origins that redirect, that set cookies, and that are slow; and what applications send them."""
 
 import base64
 import functools
@@ -246,6 +246,54 @@ def cookies_of_hls_segments():
         same_frames(player, [sum for number in range(COUNT) for sum in video.frames(number)])
 
 
+SECRET = "hidden-in-tests"
+
+
+def source_fields(form, setting):
+    """Cookies that the application gives the source element go to the origin of the manifest. Another origin, which the manifest
+    or a playlist names, gets them only if a setting names it. `form`: hls, dash. `setting`: None; file, in the configuration
+    file; property, of the demuxer, which names all."""
+    with Origin() as other, Scene({}) as scene:
+        lines, own = [], scene.origin
+        if form == "hls":
+            stream, key, path = media.TransportStream(), media.key_of("fields"), "master.m3u8"
+            for number in range(COUNT):
+                place = (other, own)[number % 2]
+                lines += [media.key_line(f"{place.url}/{number}.key", "AES-128", form=None, vector=stream.vector(number)),
+                          *media.segment_lines(1, f"{place.url}/{number}.ts")]
+                place.files |= {f"{number}.key": key, f"{number}.ts": stream.encrypted_whole(number, key)}
+            other.files["v.m3u8"] = media.media_playlist(lines)
+            own.files[path] = media.master_playlist([(f"{other.url}/v.m3u8", 300_000)])
+            frames, settings = [sum for number in range(COUNT) for sum in stream.frames(number)], ""
+        else:
+            case, path = corpus.case("dash-cenc-static-live"), "stream.mpd"
+            for name in os.listdir(case.folder):
+                if name.endswith((".mp4", ".m4s")):
+                    (other if name.startswith("v_") else own).files[name] = case_file(case, name)
+            own.files[path], count = re.subn('<AdaptationSet [^>]*contentType="video"[^>]*>',
+                                             rf"\g<0><BaseURL>{other.url}/</BaseURL>", case_file(case, path).decode())
+            demand(count == 1, f"{count} AdaptationSets of the video")
+            frames = next(track for track in case.tracks if track.kind == "video").frames
+            settings = f"keys-file={scene.folder.write('keys.txt', case.keys_file)}\n"
+        if setting == "file":
+            settings += f"source-header-origins={other.url}\n"
+        with open(os.environ["LATCHKEY_CONFIG"], "w") as configuration:
+            configuration.write(f"[latchkey]\n{settings}")
+        player = scene.player(path)
+        player.pipeline.connect("source-setup", lambda _, source: source.set_property("cookies", [f"session={SECRET}"]))
+        if setting == "property":
+            player.on_demuxer = lambda: player.adaptive_demuxer.set_property("source-header-origins", "*")
+        player.play()
+        error = player.until_end(60.0)
+        demand(error is None, error)
+        same_frames(player, frames)
+        for place, gets_them in (own, True), (other, setting is not None):
+            demand(len(place.requests) > 1, f"{place.url} was asked for {place.paths()}")
+            wrong = [request.path for request in place.requests
+                     if (f"session={SECRET}" in (request.headers.get("Cookie") or "")) != gets_them]
+            demand(not wrong, f"{place.url} was asked for {wrong} {'without' if gets_them else 'with'} the cookie")
+
+
 def case_file(case, name):
     with open(case.path(name), "rb") as file:
         return file.read()
@@ -310,6 +358,11 @@ ALL = {
        for name, is_relayed in (("", False), ("-relayed", True))},
     **{f"cookies/{kind}-segments": functools.partial(cookies_of_segments, kind) for kind in ("dash", "smooth")},
     "cookies/hls-segments": cookies_of_hls_segments,
+    "source-fields/hls": functools.partial(source_fields, "hls", None),
+    "source-fields/hls-named": functools.partial(source_fields, "hls", "file"),
+    "source-fields/hls-all": functools.partial(source_fields, "hls", "property"),
+    "source-fields/dash": functools.partial(source_fields, "dash", None),
+    "source-fields/dash-named": functools.partial(source_fields, "dash", "file"),
     **{f"license-services/{first}": functools.partial(license_services, first)
        for first in ("missing", "closed", "forbidden", "refuses", "none")},
 }

@@ -50,6 +50,8 @@ class AdaptiveBin: Bin, @unchecked Sendable {
         var leftOut: Set<KeyID> = []
         /// Nil: as configured.
         var partialLicenses: PartialLicenses?
+        /// The same.
+        var headerOrigins: String?
         /// The upstream thread waits for the answers to requests for keys.
         var isAwaitingAnswers = false
         /// Counts what happens to keys.
@@ -277,7 +279,9 @@ class AdaptiveBin: Bin, @unchecked Sendable {
         shared.session.reportTeardown(on: reference)
         // Before the run asks for anything.
         let pipeline = shared.playback(around: reference)
+        let origins = try headerOrigins(shared)
         let run = try makeRun(shared)
+        run.origin.setHeaderOrigins(origins)
         let weak = WeakElement(reference)
         run.observe { event in weak.withElement { ($0 as? AdaptiveBin)?.keyEvent(event) } }
         manifest = ManifestInput()
@@ -285,13 +289,9 @@ class AdaptiveBin: Bin, @unchecked Sendable {
         playback?.setPlaysFile(false)
         withGuarded {
             $0.run = run
-            $0.playback = playback
-            $0.pipeline = pipeline
-            $0.isStopping = false
-            $0.hasFailed = false
-            $0.isErrorTold = false
-            $0.errorInside = nil
-            $0.wrongKey = nil
+            ($0.playback, $0.pipeline) = (playback, pipeline)
+            ($0.isStopping, $0.hasFailed, $0.isErrorTold) = (false, false, false)
+            ($0.errorInside, $0.wrongKey) = (nil, nil)
             $0.renewals = []
             $0.expired = []
             $0.leftOut = []
@@ -453,7 +453,7 @@ extension AdaptiveBin {
             (manifest.source, url) = (handed.source, handed.url)
             (manifest.laterURL, manifest.isHandedOver) = (url, place?.base == place?.uri)
         }
-        run.origin.cookies.take(manifest.setCookies, from: url)
+        run.origin.manifestDidCome(from: url, source: manifest.source, setCookies: manifest.setCookies)
         withGuarded(\.pipeline)?.note(manifestURL: url, cookies: run.origin.cookies)
         do throws(PresentationFailure) {
             if manifest.isTooLarge {

@@ -100,7 +100,11 @@ extension PresentationFailure {
         let (kind, advice): (Kind, String) =
             switch status {
             case 401, 403, 407:
-                (.notAuthorized, "Check the cookies, tokens and headers that the source element sends.")
+                (
+                    .notAuthorized,
+                    "Check the cookies, tokens and headers that the source element sends. Another origin than the manifest's gets "
+                        + "them if source-header-origins names it."
+                )
             case 404, 410: (.notFound, "Check the URL; the presentation may have been moved or taken away.")
             default: (.network, "The server has a problem; try again later.")
             }

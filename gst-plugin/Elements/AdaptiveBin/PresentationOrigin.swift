@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MPL-2.0
 
 import LatchkeyProtection
+import LatchkeyElementKit
 import LatchkeyHTTP
 import LatchkeyContainers
+import LatchkeyKeySession
 import LatchkeyManifests
 import Synchronization
 
@@ -39,6 +41,12 @@ final class PresentationOrigin: Sendable {
         var headers: [HTTPHeader] = []
         /// Scheme, host and port of the presentation's first URL.
         var home: String?
+        /// The same of the URL that the application named, which may redirect there.
+        var source: String?
+        /// The same of others that get what the source element sends.
+        var named: Set<String> = []
+        /// All others get it.
+        var namesAll = false
         var isLocal = false
         /// The last request of the stock demuxer, whose fields also go with what it does not ask for itself. Before the first one:
         /// what it takes over from the source element, and the presentation's URL as the referrer.
@@ -64,6 +72,20 @@ final class PresentationOrigin: Sendable {
 
     /// The fields of the request that brought the manifest.
     func setHeaders(_ headers: [HTTPHeader]) { state.withLock { $0.headers = headers.filter(Self.isPassedOn) } }
+
+    /// Other origins than the presentation's own that get what the source element sends, as `ControlSettings.sourceHeaderOrigins`.
+    func setHeaderOrigins(_ origins: [String]) {
+        state.withLock { state in
+            state.named = Set(origins.compactMap { URIReference($0).origin })
+            state.namesAll = origins.contains("*")
+        }
+    }
+
+    /// The source element has the manifest: from `url`, with these `Set-Cookie` fields. It asked at `source`.
+    func manifestDidCome(from url: String, source: String, setCookies: [String]) {
+        cookies.take(setCookies, from: url)
+        state.withLock { $0.source = URIReference(source).origin }
+    }
 
     /// Where the presentation is. `source` is that before redirects; nil: there were none.
     func setHome(_ url: String, source: String? = nil) {
@@ -93,15 +115,15 @@ final class PresentationOrigin: Sendable {
     /// The response, whatever its status.
     ///
     /// What the stock demuxer sent goes along as it was, but for what is secret in its referrer, and for its cookies, which may
-    /// be those that servers set: `cookies` has these. The source element's go everywhere, as with the stock demuxer. What else
-    /// only the source element knows, such as Authorization, stays with the origin that it was sent to.
+    /// be those that servers set: `cookies` has these. What only the source element knows, such as Authorization and the
+    /// application's cookies, goes to the origins that it was sent to, and to those that a setting names.
     func response(
         _ content: Content, _ url: String, for request: LoopbackRequest? = nil, range: HLSByteRange? = nil,
         method: String = "GET"
     ) async throws(HLSFailure) -> HTTPResponse {
         let place = content.isText ? state.withLock { $0.moved[url] } ?? url : url
         var outgoing = self.request(content, place, for: request, range: range?.httpRange, method: method)
-        // As the redirect would leave it behind.
+        // As the redirect would leave them behind.
         if place != url, URIReference(place).origin != URIReference(url).origin {
             outgoing.headers.removeAll(where: Self.isCookie)
         }
@@ -156,10 +178,15 @@ final class PresentationOrigin: Sendable {
         headers.removeAll(where: Self.isCookie)
         let target = URIReference(url)
         headers = headers.compactMap { Self.isReferrer($0) ? Self.referrer($0, for: target) : $0 }
-        let (own, home) = state.withLock { ($0.headers, $0.home) }
-        let isHome = target.origin == home
-        headers += own.filter { mine in
-            Self.isCookie(mine) || isHome && !headers.contains { $0.isSameField(as: mine) }
+        let (own, homes) = state.withLock { ($0.headers, [$0.home, $0.source]) }
+        let (named, namesAll) = state.withLock { ($0.named, $0.namesAll) }
+        let isHome = target.origin.map { homes.contains($0) } ?? false
+        let isNamed = namesAll || target.origin.map { named.contains($0) } ?? false
+        if isHome || isNamed {
+            headers += own.filter { mine in
+                // That of the source element may have more in it than others should see.
+                (isHome || !Self.isReferrer(mine)) && !headers.contains { $0.isSameField(as: mine) }
+            }
         }
         if let range { headers.append(HTTPHeader(name: "Range", value: range)) }
         var outgoing = HTTPRequest(method: method, url: url, headers: headers)
@@ -247,4 +274,30 @@ extension HLSByteRange {
 
 extension HTTPHeader {
     fileprivate func isSameField(as other: HTTPHeader) -> Bool { name.lowercased() == other.name.lowercased() }
+}
+
+extension AdaptiveBin {
+    /// Where more goes of what the application gave the source element.
+    static let sourceHeaderOrigins = Property(
+        "source-header-origins", nick: "Source header origins",
+        blurb:
+            "Origins that get the header fields and cookies of the source element, beside the manifest's own: such as "
+            + "https://host:8443, separated by semicolons, or “*” for all; unset: as configured, or none. Set it before the "
+            + "demuxer starts",
+        kind: .string(default: nil),
+        get: { .string(($0 as? AdaptiveBin)?.withGuarded { $0.headerOrigins }) },
+        set: { element, value in
+            guard case .string(let text) = value else { return }
+            (element as? AdaptiveBin)?.withGuarded { $0.headerOrigins = text }
+        })
+
+    /// The element's own setting, or the configured one.
+    final func headerOrigins(_ shared: SharedSession) throws(AdaptiveStartFailure) -> [String] {
+        guard let text = withGuarded({ $0.headerOrigins }) else { return shared.settings.sourceHeaderOrigins }
+        do throws(KeyError) {
+            return try ConfigurationGroup.origins(text, of: "source-header-origins")
+        } catch {
+            throw .configuration(error)
+        }
+    }
 }

@@ -165,7 +165,7 @@ extension DASHDemuxer {
                     guard case .string(let text?) = value, let path = ISOPath(rawValue: text) else { return }
                     (element as? DASHDemuxer)?.isoPath = path
                 }),
-            outageLimit, partialLicenses,
+            outageLimit, partialLicenses, sourceHeaderOrigins,
         ] + audioProperties + stockProperties + frameProperties,
         signals: [
             KeyResponse.signal { ($0 as? DASHDemuxer)?.run?.session },

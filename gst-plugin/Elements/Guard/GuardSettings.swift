@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MPL-2.0
 
-import Glibc
 import LatchkeyElementKit
 import LatchkeyKeySession
 import LatchkeyOutputs
@@ -57,12 +56,23 @@ struct GuardSettings: Hashable, Sendable {
                 description: "outputs=\(outputs) is none of kms, application, wayland, script:FILE")
         }
         let path = String(outputs.dropFirst(7))
-        do {
-            return try ScriptedOutputs(script: Self.read(path))
+        let script: [UInt8]
+        do throws(KeyError) {
+            // It decides which outputs count as protected, as a setting does.
+            script = try RegularFile(path: path, kind: "output script", has: .settings)
+                .contents(limit: Self.scriptLimit)
+        } catch {
+            throw OutputSettingError(description: "the \(error.reason)")
+        }
+        do throws(OutputError) {
+            return try ScriptedOutputs(script: String(decoding: script, as: UTF8.self))
         } catch {
             throw OutputSettingError(description: "the output script \(path): \(error)")
         }
     }
+
+    /// The most bytes of a script.
+    private static let scriptLimit = 64 * 1024
 
     /// Where HDCP is asked for; nil where this process may not. `provider`: who tells the outputs.
     func asker(_ provider: any OutputProvider) throws(OutputSettingError) -> (any HDCPAsking)? {
@@ -77,17 +87,6 @@ struct GuardSettings: Hashable, Sendable {
         } catch {
             throw OutputSettingError(description: "the window cannot be used: \(error)")
         }
-    }
-
-    private static func read(_ path: String) throws(OutputSettingError) -> String {
-        guard let file = fopen(path, "re") else { throw OutputSettingError(description: "cannot be opened") }
-        defer { fclose(file) }
-        var bytes = [UInt8](repeating: 0, count: 1 << 16)
-        let count = fread(&bytes, 1, bytes.count, file)
-        // A folder can be opened, and not be read.
-        guard ferror(file) == 0 else { throw OutputSettingError(description: "cannot be read") }
-        guard count < bytes.count else { throw OutputSettingError(description: "is longer than 64 KiB") }
-        return String(decoding: bytes[..<count], as: UTF8.self)
     }
 
     // MARK: Properties

@@ -221,7 +221,7 @@ extension HLSDemuxer {
                     guard case .string(let text) = value else { return }
                     (element as? HLSDemuxer)?.keyFormats = text
                 }),
-            outageLimit, partialLicenses,
+            outageLimit, partialLicenses, sourceHeaderOrigins,
         ] + audioProperties + stockProperties + [startBitrate],
         signals: [
             KeyResponse.signal { ($0 as? HLSDemuxer)?.run?.session },

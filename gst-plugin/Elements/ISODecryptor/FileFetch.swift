@@ -47,6 +47,8 @@ final class FileFetch: Sendable {
         else { return nil }
         (self.url, self.size, self.receive) = (url, size, receive)
         origin = PresentationOrigin(transport: transport, medium: "file")
+        // What the source sends is for there.
+        origin.setHome(url)
         relay = SegmentRelay(origin, limit: limit, isForPlayers: true, tell: tell)
     }
 

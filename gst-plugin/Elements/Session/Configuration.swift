@@ -36,6 +36,9 @@ enum Configuration {
         settings.mediaLicenseURLs = try choice("media-license-urls", in: file, path) ?? settings.mediaLicenseURLs
         settings.partialLicenses = try choice("partial-licenses", in: file, path) ?? settings.partialLicenses
         do throws(KeyError) {
+            if let origins = file.string("source-header-origins", in: group) {
+                settings.sourceHeaderOrigins = try ConfigurationGroup.origins(origins, of: "source-header-origins")
+            }
             settings.keySystem = try keySystem(file.string("key-system", in: group))
             settings.keyTimeout = try milliseconds("key-timeout", file.string("key-timeout", in: group))
             settings.httpTimeout = try milliseconds("http-timeout", file.string("http-timeout", in: group))

@@ -106,7 +106,7 @@ extension SmoothDemuxer {
             .sometimesSource("audio_%02u", "ANY"), .sometimesSource("subtitle_%02u", "ANY"),
         ],
         properties: [
-            outageLimit, partialLicenses,
+            outageLimit, partialLicenses, sourceHeaderOrigins,
         ] + audioProperties + stockProperties,
         signals: [
             KeyResponse.signal { ($0 as? SmoothDemuxer)?.run?.session },

@@ -245,6 +245,7 @@ extension ElementTests {
             ("[latchkey]\nenvelopes=yes\n", "envelopes=yes is neither on nor off"),
             ("[latchkey]\nplaylist-keys=0\n", "playlist-keys=0 is not in 1 to 25000"),
             ("[latchkey]\nplaylist-keys=25001\n", "playlist-keys=25001 is not in 1 to 25000"),
+            ("[latchkey]\nsource-header-origins=a.example\n", "no.conf: source-header-origins has an entry"),
             ("[playready]\ncustom-data-origins=https://a.example;a.example/x y\n", "custom-data-origins has an entry"),
             ("no group=1\n", "no.conf cannot be used: its first line is in no [group]"),
             ("[fairplay]\npreset=other\n", "“other”"),
@@ -294,6 +295,28 @@ extension ElementTests {
             #expect(throws: KeyError.self) { try Configuration.read(path, required: false) }
         }
 
+        /// Others could put another file in its place, and in that of a file that it names.
+        @Test func aConfigurationInAFolderThatOthersMayWriteIsRefused() throws {
+            let path = try write("no.conf", "[latchkey]\nkey-timeout=1000\n")
+            #expect(chmod(folder.path, 0o777) == 0)
+            setenv("LATCHKEY_CONFIG", path, 1)
+            let words = "its folder \(folder.path): others may write to it; run chmod go-w on it"
+            #expect(try refusal().text.contains("the configuration file \(path): \(words)"))
+            #expect(chmod(folder.path, 0o1777) == 0)
+            #expect(try Configuration.read(path, required: true).keyTimeout == .seconds(1))
+        }
+
+        /// It decides which outputs count as protected.
+        @Test func anOutputScriptThatOthersMayWriteIsRefused() throws {
+            let path = try write("outputs", "0 eDP-1:internal\n")
+            var settings = GuardSettings()
+            settings.outputs = "script:\(path)"
+            _ = try settings.provider()
+            #expect(chmod(path, 0o602) == 0)
+            let error = #expect(throws: OutputSettingError.self) { _ = try settings.provider() }
+            #expect(error?.description.contains("the output script \(path): others may write to it") == true)
+        }
+
         @Test func whetherQualitiesAreLeftOutIsASetting() throws {
             for choice in PartialLicenses.allCases {
                 let path = try write("partial.conf", "[latchkey]\npartial-licenses=\(choice.rawValue)\n")
@@ -324,6 +347,29 @@ extension ElementTests {
             let settings = try Configuration.read(path, required: true)
             #expect(settings.playReady?.customDataOrigins == ["https://a.example", "https://b.example:8443"])
             #expect(settings.mediaLicenseURLs == .https)
+        }
+
+        @Test func whereTheSourcesFieldsGoIsASetting() throws {
+            let path = try write(
+                "fields.conf", "[latchkey]\nsource-header-origins=https://a.example;https://b.example:8443\n")
+            let configured = ["https://a.example", "https://b.example:8443"]
+            let settings = try Configuration.read(path, required: true)
+            #expect(settings.sourceHeaderOrigins == configured)
+            #expect(ControlSettings().sourceHeaderOrigins.isEmpty)
+            let element = try #require(gst_element_factory_make("latchkeydashdemux", nil))
+            gst_object_ref_sink(element)
+            defer { gst_object_unref(element) }
+            let bin = try #require(DASHDemuxer.implementation(of: element))
+            let shared = SharedSession(KeySession(), settings)
+            #expect(try bin.headerOrigins(shared) == configured)
+            for (text, origins) in [("*", ["*"]), ("", []), ("https://c.example", ["https://c.example"])] {
+                element.setProperty("source-header-origins", .string(text))
+                #expect(try bin.headerOrigins(shared) == origins)
+            }
+            element.setProperty("source-header-origins", .string("c.example"))
+            #expect(throws: AdaptiveStartFailure.self) { try bin.headerOrigins(shared) }
+            element.setProperty("source-header-origins", .string(nil))
+            #expect(try bin.headerOrigins(shared) == configured)
         }
 
         @Test func theKeysOfAPlaylistAreASetting() throws {

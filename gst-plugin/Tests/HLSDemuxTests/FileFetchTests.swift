@@ -84,6 +84,16 @@ struct FileFetchTests {
         #expect(fields.contains { $0.name == "User-Agent" && $0.value == "player" })
     }
 
+    @Test func theSourcesCookiesGoAlong() async {
+        let fields = [
+            HTTPHeader(name: "Cookie", value: "id=7; more=8"), HTTPHeader(name: "Authorization", value: "Bearer abc"),
+        ]
+        let reader = Reader(Self.rest(from: 1200), fields: fields)
+        #expect(await reader.run(1, from: 1200) == "1: end")
+        let sent = reader.script.sent.withLock { $0[0].headers }
+        for field in fields { #expect(sent.filter { $0.name == field.name } == [field]) }
+    }
+
     /// The source may have a log-in that this has not: it goes on itself. Later there is no way back.
     @Test func aRefusalAtTheBeginningIsTheSourcesMatter() async {
         let reader = Reader(Self.status(403))

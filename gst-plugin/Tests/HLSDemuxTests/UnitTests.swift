@@ -270,13 +270,60 @@ struct HLSOriginTests {
         }
         let sent = transport.sent.withLock { $0 }
         #expect(sent.map { header($0, "Authorization") } == ["Bearer abc", nil, nil, nil])
+        let cookies = sent.map { request in request.headers.filter { $0.name == "Cookie" }.map(\.value) }
+        #expect(cookies == [["own"], [], [], []])
         for request in sent {
-            #expect(request.headers.filter { $0.name == "Cookie" }.map(\.value) == ["own"])
             #expect(request.cookies === origin.cookies)
             #expect(header(request, "Host") == nil)
             #expect(header(request, "Range") == nil)
             #expect(header(request, "Accept-Encoding") == nil)
         }
+    }
+
+    /// For presentations whose segments are elsewhere. The referrer stays as it is for another origin.
+    @Test(
+        arguments: [
+            (["https://b.test"], true), (["https://c.test", "https://B.test:443/path"], true), (["*"], true),
+            ([], false), (["http://b.test"], false), (["https://b.test:8443"], false), ([""], false),
+        ] as [([String], Bool)])
+    func originsThatASettingNamesGetThem(origins: [String], isNamed: Bool) async throws {
+        let transport = Transport()
+        let origin = HLSOrigin(transport: transport)
+        origin.setHeaderOrigins(origins)
+        origin.setHeaders([
+            HTTPHeader(name: "Authorization", value: "Bearer abc"), HTTPHeader(name: "Cookie", value: "own"),
+            HTTPHeader(name: "Referer", value: "https://a.test/page?token=t"),
+            HTTPHeader(name: "User-Agent", value: "Test/1"),
+        ])
+        origin.setHome("https://a.test/master.m3u8")
+        let request = LoopbackRequest(path: "x", headers: [HTTPHeader(name: "User-Agent", value: "Test/2")])
+        for content in [PresentationOrigin.Content.playlist, .segment, .key] {
+            _ = try await origin.response(content, "https://b.test/v", for: request)
+        }
+        for sent in transport.sent.withLock({ $0 }) {
+            #expect(header(sent, "Authorization") == (isNamed ? "Bearer abc" : nil))
+            #expect(header(sent, "Cookie") == (isNamed ? "own" : nil))
+            #expect(header(sent, "User-Agent") == "Test/2")
+            #expect(header(sent, "Referer") == nil)
+        }
+    }
+
+    /// The application named the one, and the source element followed its redirect to the other. Later versions of a manifest are
+    /// asked for where the first one was.
+    @Test func theOriginsInFrontOfARedirectAndBehindItGetThem() async throws {
+        let transport = Transport()
+        let origin = PresentationOrigin(transport: transport)
+        origin.setHeaders([
+            HTTPHeader(name: "Cookie", value: "own"), HTTPHeader(name: "Authorization", value: "Bearer abc"),
+        ])
+        origin.manifestDidCome(from: "https://b.test/1.mpd", source: "https://a.test/1.mpd", setCookies: [])
+        origin.setHome("https://b.test/1.mpd", source: "https://a.test/1.mpd")
+        for url in ["https://a.test/1.mpd", "https://b.test/v", "https://c.test/v"] {
+            _ = try await origin.response(.manifest, url)
+        }
+        let sent = transport.sent.withLock { $0 }
+        #expect(sent.map { header($0, "Cookie") } == ["own", "own", nil])
+        #expect(sent.map { header($0, "Authorization") } == ["Bearer abc", "Bearer abc", nil])
     }
 
     /// User name, password and query of the presentation's URL, which the stock demuxer sends with every request.
@@ -318,7 +365,8 @@ struct HLSOriginTests {
         let sent = transport.sent.withLock { $0 }
         #expect(sent.map { header($0, "User-Agent") } == ["Test/1", "Test/2"])
         #expect(sent.map { header($0, "Referer") } == [referrer, nil])
-        #expect(sent.map { header($0, "Cookie") } == ["id=7", "id=7"])
+        let cookie = own == nil ? nil : "id=7"
+        #expect(sent.map { header($0, "Cookie") } == [cookie, cookie])
         #expect(sent.map { header($0, "X-Own") } == [own, own])
         #expect(sent.allSatisfy { $0.cookies === origin.cookies })
         // The application's own one.
