@@ -60,6 +60,45 @@ import Testing
         }
     }
 
+    /// Stream types under a key's note, and the one that is refused. Pictures are encrypted then; sound beside streams that the
+    /// table calls encrypted may be clear. Types that others use for data, subtitles or markers tell nothing.
+    @Test(
+        arguments: [
+            ([0x24], 0x24), ([0x24, 0xCF], 0x24), ([0x0F, 0x02], 0x02), ([0xDB, 0x33], 0x33), ([0x10, 0x1B], 0x10),
+            ([0x03], 0x03), ([0x1B, 0x04], 0x04), ([0x81, 0x11], 0x11), ([0xEA], 0xEA), ([0xDB, 0x03], nil),
+            ([0xDB, 0xCF, 0x11], nil), ([0x1B, 0x0F, 0x15], nil), ([0x06, 0x15, 0x27, 0x2C], nil),
+            ([0xDB, 0x05, 0x06, 0x0D, 0x15, 0x82, 0x86, 0x90], nil),
+        ] as [([UInt8], UInt8?)])
+    func kindsThatCannotBeDecrypted(types: [UInt8], refused: UInt8?) throws {
+        let key = SegmentKey(keyID: KeyID(high: 1, low: 2))
+        let clear = SegmentKey(keyID: nil)
+        func read(_ notes: [SegmentKey]) throws {
+            var multiplexer = TestMultiplexer(seed: 1)
+            for note in notes {
+                multiplexer.append(note.transportStreamPackets())
+                multiplexer.tables(types.enumerated().map { (type: $1, pid: 0x50 + $0, descriptors: [UInt8]()) })
+            }
+            let stream = SampleAESStream()
+            try multiplexer.bytes.withUnsafeBytes { try stream.append($0) }
+            try stream.end()
+        }
+        #expect(throws: Never.self) { try read([clear]) }
+        guard let refused, let index = types.firstIndex(of: refused) else { return try read([clear, key, key]) }
+        for notes in [[key], [clear, key]] {
+            let error = #expect(throws: FormatError.self) { try read(notes) }
+            #expect(error?.isSameKind(as: .unsupported("")) == true)
+            #expect(error?.reason.contains("PID \(0x50 + index) ") == true)
+            #expect(error?.reason.contains(" 0x\(Hex.encode([refused])) ") == true)
+        }
+        // Without notes, it is no playlist that says so.
+        var multiplexer = TestMultiplexer(seed: 1)
+        multiplexer.tables(types.enumerated().map { (type: $1, pid: 0x50 + $0, descriptors: [UInt8]()) })
+        for _ in 0..<4 { multiplexer.append([0x47, 0x1F, 0xFF, 0x10] + [UInt8](repeating: 0xFF, count: 184)) }
+        let stream = SampleAESStream()
+        try multiplexer.bytes.withUnsafeBytes { try stream.append($0) }
+        try stream.end()
+    }
+
     @Test func brokenSectionsThrow() throws {
         let whole = section([2, 0, 1, 0xC3, 0, 0, 0xE1, 0x01, 0xF0, 0, 0xDB, 0xE1, 0, 0xF0, 0])
         #expect(try ProgramMap(section: whole)?.streams.count == 1)

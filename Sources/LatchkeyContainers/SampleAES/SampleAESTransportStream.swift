@@ -86,10 +86,19 @@ struct SampleAESTransportStream: ~Copyable {
         for index in streams.indices { streams[index].reset() }
     }
 
-    /// A programme's streams are known.
-    mutating func check(_ table: ProgramMap) {
+    /// A programme's streams are known. Throws `unsupported` under a key's note if one may be encrypted and cannot be decrypted:
+    /// pictures of another kind than H.264, and sound of another kind unless the programme says which streams are encrypted.
+    mutating func check(_ table: ProgramMap) throws(FormatError) {
         hasProgram = true
-        guard isNotedClear == false, table.streams.allSatisfy({ $0.codec == nil }) else { return }
+        guard isNotedClear == false else { return }
+        let saysWhich = table.streams.contains { $0.codec != nil }
+        for stream in table.streams {
+            guard let contents = stream.foreignContents, contents == .pictures || !saysWhich else { continue }
+            throw .unsupported(
+                "PID \(stream.pid) with the stream type 0x\(Hex.encode([stream.type])) under SAMPLE-AES, which is defined "
+                    + "for H.264, AAC, AC-3 and E-AC-3 alone")
+        }
+        guard !saysWhich else { return }
         if table.streams.contains(where: { SampleAESCodec(clearStreamType: $0.type) != nil }) { contradictsNote = true }
     }
 
@@ -244,7 +253,7 @@ struct SampleAESTransportStream: ~Copyable {
         }
         streams[index].last = number
         store.setLink(of: number, to: -1)
-        if !isSamples { return readSections(index) }
+        if !isSamples { return try readSections(index) }
         if streams[index].size > Self.maximumUnitSize {
             throw .tooLarge("PES packet of PID \(streams[index].pid): more than \(Self.maximumUnitSize) bytes")
         }
@@ -327,7 +336,7 @@ extension SampleAESTransportStream {
     private static let maximumTablePackets = 8
 
     /// Reads the sections of the packets that are put together, once they are complete.
-    private mutating func readSections(_ index: Int) {
+    private mutating func readSections(_ index: Int) throws(FormatError) {
         let first = streams[index].first
         let size = streams[index].size
         collect(first: first, size: size)
@@ -346,7 +355,7 @@ extension SampleAESTransportStream {
             if pid == ProgramAssociation.pid {
                 if let table = try? ProgramAssociation(section: section) { adopt(table) }
             } else if let table = try? ProgramMap(section: section) {
-                adopt(table)
+                try adopt(table)
                 guard let clear = table.clearSection, clear.count <= section.count else { continue }
                 bytes.replaceSubrange(range, with: clear)
                 isChanged = true
@@ -388,8 +397,8 @@ extension SampleAESTransportStream {
         for pid in programMapPIDs { addStream(pid: pid, .sections) }
     }
 
-    private mutating func adopt(_ table: ProgramMap) {
-        check(table)
+    private mutating func adopt(_ table: ProgramMap) throws(FormatError) {
+        try check(table)
         for stream in table.streams where stream.pid != ProgramAssociation.pid && !programMapPIDs.contains(stream.pid) {
             if let content = content(of: stream) {
                 addStream(pid: stream.pid, content)

@@ -65,6 +65,16 @@ struct ProgramMap {
         var pid: Int
         /// What the samples are, where they are encrypted.
         var codec: SampleAESCodec?
+
+        /// Pictures or sound of a kind that SAMPLE-AES is not defined for (ISO/IEC 13818-1, table 2-34; 0x42 is AVS, 0xD1 Dirac,
+        /// 0xEA VC-1). Nil for other kinds, and for types that stand for several: those for private data tell nothing.
+        var foreignContents: UnitContents? {
+            switch type {
+            case 0x01, 0x02, 0x10, 0x1E...0x26, 0x28...0x2B, 0x31...0x36, 0x42, 0xD1, 0xEA: .pictures
+            case 0x03, 0x04, 0x11, 0x1C, 0x2D, 0x2E: .sound
+            default: nil
+            }
+        }
     }
 
     var streams: [Stream] = []

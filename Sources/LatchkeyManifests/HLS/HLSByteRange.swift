@@ -36,12 +36,8 @@ public struct HLSByteRange: Hashable, Sendable {
         return HLSByteRange(offset: first, length: end &- first) ?? self
     }
 
-    /// The same with a block of padding behind, if the part behind this one starts there: then `length` is the size in the
-    /// clear, which is a number of blocks.
-    func withPadding(before next: HLSByteRange) -> HLSByteRange? {
-        guard length % 16 == 0, next.offset >= 16, next.offset - 16 == end else { return nil }
-        return HLSByteRange(offset: offset, length: length &+ 16)
-    }
+    /// The same with a block more behind. If `length` is the size in the clear and a number of blocks, that is the padding.
+    var withBlockBehind: HLSByteRange { HLSByteRange(offset: offset, length: length &+ 16) ?? self }
 
     /// `length@offset`, as a playlist has it.
     public var text: String { "\(length)@\(offset)" }

@@ -11,6 +11,9 @@ public struct HLSMap: Hashable, Sendable {
     public var byteRange: HLSByteRange?
     /// Set where the section is encrypted as a whole.
     public var decryption: HLSSegmentDecryption?
+
+    /// What of the resource is needed; nil for all of it.
+    var encryptedRange: HLSByteRange? { decryption.map { $0.encryptedRange(byteRange) } ?? byteRange }
 }
 
 /// What opens a resource that is encrypted as a whole: AES-128 in CBC mode with PKCS#7 padding (RFC 8216, 4.3.2.4 and
@@ -31,8 +34,12 @@ public struct HLSSegmentDecryption: Hashable, Sendable {
         self.isPart = isPart
     }
 
-    /// The encrypted bytes that are needed for a byte range of the playlist.
-    public func encryptedRange(_ range: HLSByteRange?) -> HLSByteRange? { isPart ? range?.cipherBlocks : range }
+    /// The encrypted bytes that are needed for a byte range of the playlist, which has whole blocks unless it is that of a part. If
+    /// it has the size in the clear, a block of padding may be behind it; nothing in the playlist tells, and its bytes do. So that
+    /// block is asked for, and the resource may end in front of it.
+    public func encryptedRange(_ range: HLSByteRange?) -> HLSByteRange? {
+        isPart ? range?.cipherBlocks : range?.withBlockBehind
+    }
 }
 
 /// A media playlist, read: its segments with the key and the map that hold for each.
@@ -61,6 +68,8 @@ struct HLSMediaPlaylist: Sendable {
             return HLSSegmentDecryption(
                 key: key, initializationVector: key.initializationVector(forSegment: sequence), isPart: isPart)
         }
+        /// What of the resource is needed; nil for all of it.
+        var encryptedRange: HLSByteRange? { decryption.map { $0.encryptedRange(byteRange) } ?? byteRange }
     }
 
     /// With the variables filled in, and without their definitions.
@@ -206,9 +215,7 @@ private struct Reader {
             // One without an offset that follows none starts with the resource, as for the stock demuxer.
             let end = previous.flatMap { $0.url == url ? $0.range.end : nil }
             let found = try HLSByteRange(parsing: byteRange, previousEnd: end ?? 0)
-            let isWhole = key?.value.method == .aes128 && !isOfKeyFrames
-            if isWhole { widen(before: found, of: url) }
-            range = isWhole ? found.wholeBlocks : found
+            range = key?.value.method == .aes128 && !isOfKeyFrames ? found.wholeBlocks : found
         }
         previous = range.map { (url, $0) }
         try appendSegment(url: url, duration: duration, byteRange: range)
@@ -227,21 +234,6 @@ private struct Reader {
         if result.scopeChanges.count > 2 * HLSWindow.maximumScopes {
             result.scopeChanges.removeFirst(HLSWindow.maximumScopes)
         }
-    }
-
-    /// What stands in front of an encrypted part has a block more where that part starts a block behind it.
-    private mutating func widen(before next: HLSByteRange, of url: String) {
-        if var section = map?.value, section.decryption != nil, section.url == url,
-            let range = section.byteRange?.withPadding(before: next)
-        {
-            section.byteRange = range
-            map = HLSShared(section)
-        }
-        guard let last = result.segments.indices.last, result.segments[last].url == url,
-            result.segments[last].key?.method == .aes128,
-            let range = result.segments[last].byteRange?.withPadding(before: next)
-        else { return }
-        result.segments[last].byteRange = range
     }
 
     private mutating func appendSegment(url: String?, duration: Double, byteRange: HLSByteRange?) throws(FormatError) {

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
+import LatchkeyProtection
+
 /// The numbers of a live playlist as the stock demuxer sees them: they go on if those of the origin fall, or rise to a short
 /// playlist, as they do when an encoder starts anew. A value.
 ///
@@ -42,6 +44,10 @@ struct HLSNumbering: Sendable {
     private var seen: [Place] = []
     /// The version that `begin` took has other segments than the last one.
     private var isAnew = false
+    /// The origin's number of the first segment of the last version.
+    private var first: UInt64?
+    /// Segments that stayed in the last version had other names in the one before, as where those have tokens of their own.
+    private var changesNames = false
 
     private struct Place: Equatable {
         var sequence: UInt64
@@ -76,14 +82,19 @@ struct HLSNumbering: Sendable {
 
     /// The numbers fall, or they rise to a few segments that do not follow on: the stock demuxer finds no place in so few, and
     /// waits for ever. Of more, it plays on from one of the last.
+    ///
+    /// If they fall by so little that the versions overlap, another server may lag behind: then the same segments have other hosts
+    /// or queries, or names that change all the time.
     private func isRestart(_ media: HLSMediaPlaylist, _ known: () -> Set<String>) -> Bool {
         guard let oldest = kept.first?.segment.sequence, let last = kept.last?.segment.sequence,
             let first = media.segments.first?.sequence, let newest = media.segments.last(where: { $0.url != nil })
         else { return false }
-        let hasFallen = newest.sequence < oldest
-        let hasRisen = first > last && first - last > 1 && media.segments.count <= Self.keptCount
-        guard hasFallen || hasRisen else { return false }
-        return known().isDisjoint(with: media.segments.lazy.compactMap(\.url))
+        if newest.sequence < oldest || first > last && first - last > 1 && media.segments.count <= Self.keptCount {
+            return known().isDisjoint(with: media.segments.lazy.compactMap(\.url))
+        }
+        guard newest.sequence < last || first < self.first ?? 0, !changesNames else { return false }
+        let paths = Set(known().map { URIReference($0).path })
+        return paths.isDisjoint(with: media.segments.lazy.compactMap { $0.url.map { URIReference($0).path } })
     }
 
     /// For the version that `begin` took; nil: nothing changes.
@@ -103,6 +114,7 @@ struct HLSNumbering: Sendable {
     mutating func end(_ media: HLSMediaPlaylist, _ placements: [HLSPlan.Placement]) {
         var discontinuity = media.discontinuity &+ discontinuityOffset
         var new: [Kept] = []
+        noteNames(media)
         let last = isAnew ? nil : seen.last?.sequence
         for (segment, placement) in zip(media.segments, placements) {
             if media.hasDiscontinuity(segment) { discontinuity &+= 1 }
@@ -115,6 +127,16 @@ struct HLSNumbering: Sendable {
         let (count, _) = media.segments.count.multipliedReportingOverflow(by: Self.lag.windows)
         let limit = min(max(count, Self.lag.segments.lowerBound), Self.lag.segments.upperBound)
         if seen.count > limit { seen.removeFirst(seen.count - limit) }
+    }
+
+    private mutating func noteNames(_ media: HLSMediaPlaylist) {
+        guard !media.isDelta, let first = media.segments.first?.sequence else { return }
+        self.first = first
+        let areSame = media.segments.compactMap { segment -> Bool? in
+            guard let url = segment.url else { return nil }
+            return kept.first { $0.segment.sequence == segment.sequence }.map { $0.segment.url == url }
+        }
+        if !isAnew, !areSame.isEmpty { changesNames = !areSame.contains(true) }
     }
 }
 

@@ -290,8 +290,10 @@ extension HLSPlaylistRewriter {
             playlist, base: output.base, variables: variables, keyFormats: keyFormats, window: window,
             keyLimit: keyLimit)
         var numbering = window.numbering
-        // The stock demuxer goes back to where an older version ends: it has a newer one.
-        if let last = window.last, numbering.isOlder(media) { return output.result = last }
+        // The stock demuxer goes back to where an older version ends: it has a newer one. One without segments is an error for it,
+        // and a few in a row end playback; an encoder that starts anew may have none for a while.
+        let isEmpty = media.segments.isEmpty && !media.isEnded && !media.isDelta
+        if let last = window.last, isEmpty || numbering.isOlder(media) { return output.result = last }
         numbering.begin(media, known: Set(window.records.values.map(\.url)))
         let plan = HLSPlan(media, rewriter: self, front: numbering.front(of: media))
         try plan.write(media, to: &output)

@@ -10,7 +10,7 @@ public struct HLSOfflineMedia: Sendable {
     public struct Piece: Hashable, Sendable {
         /// Absolute.
         public var url: String
-        /// Nil for the whole resource.
+        /// What playback asks for, which may end behind the resource. Nil for the whole resource.
         public var byteRange: HLSByteRange?
         /// From the start of the playlist, in seconds.
         public var begin: Double
@@ -78,13 +78,13 @@ public struct HLSOfflineMedia: Sendable {
             if let next = segment.map, next != map {
                 pieces.append(
                     Piece(
-                        url: next.url, byteRange: next.byteRange, begin: duration, duration: 0,
+                        url: next.url, byteRange: next.encryptedRange, begin: duration, duration: 0,
                         isEncryptedAsWhole: next.decryption != nil))
             }
             map = segment.map
             pieces.append(
                 Piece(
-                    url: url, byteRange: segment.byteRange, begin: duration, duration: segment.duration,
+                    url: url, byteRange: segment.encryptedRange, begin: duration, duration: segment.duration,
                     isEncryptedAsWhole: segment.decryption != nil))
             duration += segment.duration
         }

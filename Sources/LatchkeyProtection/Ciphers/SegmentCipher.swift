@@ -76,10 +76,15 @@ public struct SegmentCipher: ~Copyable {
             guard position >= part.upperBound else { throw .paddingInvalid(size: size) }
             return (last, 0)
         }
+        return (block, Self.padding(of: block))
+    }
+
+    /// How many bytes of the last block of a segment are padding; nil: they are no PKCS#7 padding.
+    package static func padding(of block: [UInt8]) -> Int? {
         // The time of the comparison tells nothing: its answer goes to no one who sends segments to try out.
-        let padding = Int(block[15])
-        let isPadded = (1...16).contains(padding) && block.suffix(padding).allSatisfy { Int($0) == padding }
-        return (block, isPadded ? padding : nil)
+        guard let last = block.last, 1...16 ~= last, block.count >= last else { return nil }
+        let padding = Int(last)
+        return block.suffix(padding).allSatisfy { Int($0) == padding } ? padding : nil
     }
 
     /// The bytes of `part` among the next clear ones.

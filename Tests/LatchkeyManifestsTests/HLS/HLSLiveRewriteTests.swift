@@ -263,6 +263,66 @@ import Testing
         #expect(found[1].result.resources.count == 4)
     }
 
+    /// By less than the window, so that old and new numbers overlap; also if the window has grown meanwhile.
+    @Test func numbersThatFallWithinTheWindowGoOn() throws {
+        let found = try versions([
+            "#EXT-X-MEDIA-SEQUENCE:100\n\(segments("a", "b", "c", "d"))",
+            "#EXT-X-MEDIA-SEQUENCE:99\n\(segments("e", "f", "g"))",
+            "#EXT-X-MEDIA-SEQUENCE:99\n\(segments("e", "f", "g", "h"))",
+            "#EXT-X-MEDIA-SEQUENCE:100\n\(segments("f", "g", "h", "i"))",
+            "#EXT-X-MEDIA-SEQUENCE:98\n\(segments("j", "k", "l", "m", "n", "o", "p"))",
+        ])
+        let head = [
+            "#EXT-X-MEDIA-SEQUENCE:101", "#EXT-X-DISCONTINUITY-SEQUENCE:0", "b.ts", "c.ts", "d.ts",
+            "#EXT-X-DISCONTINUITY",
+        ]
+        #expect(
+            found.map(\.lines).dropFirst() == [
+                head + ["e.ts", "f.ts", "g.ts"], head + ["e.ts", "f.ts", "g.ts", "h.ts"],
+                ["#EXT-X-MEDIA-SEQUENCE:105", "#EXT-X-DISCONTINUITY-SEQUENCE:1", "f.ts", "g.ts", "h.ts", "i.ts"],
+                ["#EXT-X-MEDIA-SEQUENCE:106", "#EXT-X-DISCONTINUITY-SEQUENCE:1", "g.ts", "h.ts", "i.ts"]
+                    + ["#EXT-X-DISCONTINUITY", "j.ts", "k.ts", "l.ts", "m.ts", "n.ts", "o.ts", "p.ts"],
+            ])
+        #expect(found.map(\.result.firstSegment) == [100, 104, 104, 105, 109])
+    }
+
+    /// A server that lags behind has the same segments, whatever its host and its queries are. Names that change in each version
+    /// tell nothing.
+    @Test func otherNamesOfTheSameSegmentsAreNoNewStart() throws {
+        func version(_ first: Int, _ name: (Int) -> String) -> String {
+            let lines = (first..<first + 4).map { "#EXTINF:1,\n\(name($0))\n" }
+            return "#EXT-X-MEDIA-SEQUENCE:\(first)\n\(lines.joined())"
+        }
+        let tokens = try versions([
+            version(100) { "\($0).ts?1" }, version(99) { "\($0).ts?2" },
+            version(98) { "https://b.example/p/\($0).ts" },
+        ])
+        #expect(tokens.map { $0.lines[0] } == [100, 99, 98].map { "#EXT-X-MEDIA-SEQUENCE:\($0)" })
+        let paths = try versions([
+            version(100) { "1/\($0).ts" }, version(101) { "2/\($0).ts" }, version(100) { "3/\($0).ts" },
+        ])
+        #expect(paths.map { $0.lines[0] } == [100, 101, 100].map { "#EXT-X-MEDIA-SEQUENCE:\($0)" })
+        #expect((tokens + paths).allSatisfy { !$0.result.isNumberedAnew })
+    }
+
+    /// The stock demuxer takes a playlist without segments for none.
+    @Test func aVersionWithoutSegmentsIsNothingNew() throws {
+        let found = try versions([
+            "#EXT-X-MEDIA-SEQUENCE:100\n\(segments("a", "b", "c"))", "#EXT-X-MEDIA-SEQUENCE:103\n", "", segments("d"),
+            "", "#EXT-X-MEDIA-SEQUENCE:0\n\(segments("d", "e"))", "#EXT-X-ENDLIST\n",
+        ])
+        #expect(found[1].lines == found[0].lines && found[2].lines == found[0].lines)
+        #expect(found[1].result.resources == found[0].result.resources)
+        let head = ["#EXT-X-MEDIA-SEQUENCE:100", "#EXT-X-DISCONTINUITY-SEQUENCE:0", "a.ts", "b.ts", "c.ts"]
+        #expect(found[3].lines == head + ["#EXT-X-DISCONTINUITY", "d.ts"])
+        #expect(found[4].lines == found[3].lines)
+        #expect(found[5].lines == head + ["#EXT-X-DISCONTINUITY", "d.ts", "e.ts"])
+        // It will have none.
+        #expect(found[6].lines == ["#EXT-X-ENDLIST"] && found[6].result.isEnded)
+        // Nor had it before.
+        #expect(try versions(["", segments("a")]).map(\.lines) == [[], ["a.ts"]])
+    }
+
     /// To a few segments that do not follow on. Of more, the stock demuxer plays on; and the next numbers are no rise.
     @Test func numbersThatRiseGoOn() throws {
         let found = try versions([

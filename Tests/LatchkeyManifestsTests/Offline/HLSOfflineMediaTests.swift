@@ -62,6 +62,14 @@ struct HLSOfflineMediaTests {
         #expect(media.pieces.count == 8)
     }
 
+    /// As playback asks for them: with the block that may be padding.
+    @Test func byteRangesOfWhatIsEncryptedAsAWhole() throws {
+        let media = try media(
+            "#EXTINF:2,", "#EXT-X-BYTERANGE:32@0", "1.m4s", "#EXT-X-KEY:METHOD=AES-128,URI=\"k\",IV=0x01",
+            "#EXT-X-MAP:URI=\"i.mp4\",BYTERANGE=\"16@0\"", "#EXTINF:2,", "#EXT-X-BYTERANGE:33@32", "1.m4s")
+        #expect(media.pieces.map(\.byteRange?.text) == ["32@0", "32@0", "64@32"])
+    }
+
     /// What players leave aside at the origin they have to leave aside here.
     @Test func aKeyThatCannotBeReadStaysSo() throws {
         let media = try media(

@@ -199,9 +199,10 @@ final class PresentationOrigin: Sendable {
         return outgoing
     }
 
-    /// The bytes; any other status than success is a failure.
+    /// The bytes; any other status than success is a failure. `needed`: as for `HLSByteRange.cut`.
     func bytes(
-        _ content: Content, _ url: String, for request: LoopbackRequest? = nil, range: HLSByteRange? = nil
+        _ content: Content, _ url: String, for request: LoopbackRequest? = nil, range: HLSByteRange? = nil,
+        needing needed: HLSByteRange? = nil
     ) async throws(HLSFailure) -> [UInt8] {
         let response = try await response(content, url, for: request, range: range)
         if content == .segment || content == .initSegment, response.status < 300,
@@ -213,7 +214,7 @@ final class PresentationOrigin: Sendable {
         case 206: return response.body
         case 200:
             // A server without ranges sends all.
-            return try range?.cut(from: response.body, of: content.rawValue, at: url) ?? response.body
+            return try range?.cut(from: response.body, needing: needed, of: content.rawValue, at: url) ?? response.body
         default:
             throw .status(response.status, of: content.rawValue, at: url)
         }
@@ -264,11 +265,15 @@ final class PresentationOrigin: Sendable {
 }
 
 extension HLSByteRange {
-    /// The range of a whole resource. `what` and `url` are for people.
-    func cut(from bytes: [UInt8], of what: String, at url: String) throws(HLSFailure) -> [UInt8] {
-        guard let end = Int(exactly: end), let start = Int(exactly: offset), end <= bytes.count
+    /// The range of a whole resource, which may end with the range `needed`; nil: all of this one is. `what` and `url` are for
+    /// people.
+    func cut(
+        from bytes: [UInt8], needing needed: HLSByteRange? = nil, of what: String, at url: String
+    ) throws(HLSFailure) -> [UInt8] {
+        guard let last = Int(exactly: end), let start = Int(exactly: offset), start <= bytes.count,
+            (needed ?? self).end <= UInt64(bytes.count)
         else { throw .media(what, at: url, "it ends before its byte range does") }
-        return Array(bytes[start..<end])
+        return Array(bytes[start..<min(last, bytes.count)])
     }
 }
 

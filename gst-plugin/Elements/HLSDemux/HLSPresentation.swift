@@ -720,7 +720,8 @@ extension HLSPresentation {
         }
         // A server without ranges sends all.
         if let range, response.status == 200, response.stream == nil {
-            response.body = try range.cut(from: response.body, of: "segment", at: segment.url)
+            let needed = segment.decryption.isPart ? nil : segment.byteRange
+            response.body = try range.cut(from: response.body, needing: needed, of: "segment", at: segment.url)
         }
         return response
     }
@@ -738,7 +739,8 @@ extension HLSPresentation {
             throw .media(what, at: url, "neither the playlist nor the key has an IV")
         }
         do throws(DecryptionError) {
-            return OpenedSegment(try SegmentCipher(key: key, initializationVector: vector, part: part))
+            let cipher = try SegmentCipher(key: key, initializationVector: vector, part: part)
+            return OpenedSegment(cipher, range: part == nil ? range : nil)
         } catch {
             throw .media(what, at: url, "\(error)")
         }
@@ -748,7 +750,8 @@ extension HLSPresentation {
         _ segment: HLSInitSegment, _ request: LoopbackRequest
     ) async throws(HLSFailure) -> LoopbackResponse {
         let range = segment.decryption.map { $0.encryptedRange(segment.byteRange) } ?? segment.byteRange
-        var bytes = try await origin.bytes(.initSegment, segment.url, for: request, range: range)
+        let needed = segment.decryption?.isPart == false ? segment.byteRange : nil
+        var bytes = try await origin.bytes(.initSegment, segment.url, for: request, range: range, needing: needed)
         if let decryption = segment.decryption {
             let opened = try await opening(for: decryption, of: "init segment", at: segment.url, segment.byteRange)
             do throws(DecryptionError) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
 import LatchkeyKeySystems
+import LatchkeyManifests
 import LatchkeyProtection
 import Testing
 
@@ -20,12 +21,16 @@ import Testing
         "vtt": Array("WEBVTT\n\n".utf8) + Array("00:00.0\n".utf8),
     ]
 
-    private func open(_ clear: [UInt8], key: [UInt8]? = nil, pieces: Int = .max) throws -> [UInt8] {
+    /// `named`: the size of a byte range, behind which there may be `behind`, which is encrypted otherwise.
+    private func open(
+        _ clear: [UInt8], key: [UInt8]? = nil, named: Int? = nil, behind: [UInt8] = [], pieces: Int = .max
+    ) throws -> [UInt8] {
         let right = try #require(ContentKey([UInt8](repeating: 3, count: 16)))
         let used = try #require(key.map { ContentKey($0) } ?? right)
-        let bytes = try AES.cbc(.encrypt, key: right, iv: Self.vector, clear)
+        let bytes = try AES.cbc(.encrypt, key: right, iv: Self.vector, clear) + behind
         let vector = try #require(InitializationVector(Self.vector))
-        var segment = OpenedSegment(try SegmentCipher(key: used, initializationVector: vector))
+        let range = named.flatMap { HLSByteRange(offset: 0, length: UInt64($0)) }
+        var segment = OpenedSegment(try SegmentCipher(key: used, initializationVector: vector), range: range)
         var result: [UInt8] = []
         var rest = bytes[...]
         while !rest.isEmpty {
@@ -42,6 +47,41 @@ import Testing
         #expect(try open(clear, pieces: pieces) == clear)
         // PKCS#7 comes first.
         #expect(try open(clear + [UInt8](repeating: 16, count: 16), pieces: pieces) == clear)
+    }
+
+    private static let padding = [UInt8](repeating: 16, count: 16)
+
+    /// A byte range of whole blocks, whose padding is behind it. Its last bytes look like padding.
+    @Test(arguments: media.keys.sorted(), [1, 15, 16, 17, 100, Int.max])
+    func aByteRangeOfTheClearSizeKeepsItsLastBytes(_ name: String, pieces: Int) throws {
+        for end: [UInt8] in [[1], [2, 2], [UInt8](repeating: 16, count: 16)] {
+            let clear = try #require(Self.media[name]) + [UInt8](repeating: 0x21, count: 16 - end.count % 16) + end
+            #expect(clear.count.isMultiple(of: 16))
+            #expect(try open(clear + Self.padding, named: clear.count, pieces: pieces) == clear)
+        }
+    }
+
+    /// A byte range of what is encrypted, with the next segment behind it, or the end of the file.
+    @Test(arguments: [1, 15, 16, 17, 100, Int.max], [0, 1, 15, 16])
+    func aByteRangeOfTheEncryptedSizeHasItsPadding(pieces: Int, behind: Int) throws {
+        let next = Array([UInt8](repeating: 0x5A, count: 16).prefix(behind))
+        let media = try #require(Self.media["ts"])
+        for count in 1...16 {
+            let clear = media + [UInt8](repeating: 0xFF, count: 16 - count)
+            let padded = clear + [UInt8](repeating: UInt8(count), count: count)
+            #expect(try open(padded, named: padded.count, behind: next, pieces: pieces) == clear)
+        }
+        // Without any.
+        #expect(try open(media, named: media.count, behind: next, pieces: pieces) == media)
+    }
+
+    /// What is behind a byte range does not make up for padding that is wrong, nor for a part of it that is missing.
+    @Test func whatIsBehindAByteRangeIsNoPartOfIt() {
+        let clear = [UInt8](repeating: 0, count: 64)
+        let next = [UInt8](repeating: 0x5A, count: 16)
+        #expect(throws: DecryptionError.paddingInvalid(size: 64)) { try open(clear, named: 64, behind: next) }
+        #expect(throws: DecryptionError.paddingInvalid(size: 60)) { try open(clear, named: 60, behind: next) }
+        #expect(throws: DecryptionError.paddingInvalid(size: 64)) { try open(clear, named: 80) }
     }
 
     @Test(arguments: media.keys.sorted())

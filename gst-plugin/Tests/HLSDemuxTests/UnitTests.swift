@@ -626,6 +626,13 @@ struct HLSOriginTests {
         await #expect(throws: HLSFailure.self) {
             try await origin.bytes(.initSegment, "https://a.test/i", range: beyond)
         }
+        // A block of padding may be behind what is needed.
+        let last = try #require(HLSByteRange(offset: 98, length: 2))
+        let found = try await origin.bytes(.initSegment, "https://a.test/i", range: beyond, needing: last)
+        #expect(found == [98, 99])
+        await #expect(throws: HLSFailure.self) {
+            try await origin.bytes(.initSegment, "https://a.test/i", range: beyond, needing: beyond)
+        }
     }
 }
 
