@@ -3,6 +3,7 @@
 import LatchkeyHTTP
 import LatchkeyKeySystems
 import LatchkeyProtection
+import Synchronization
 
 /// Which KID stands for a key that a playlist names by URI.
 ///
@@ -27,6 +28,8 @@ struct KeyNames {
         var isOfMedia: Bool
         /// Further KIDs that media has beside this URI.
         var others: [KeyID] = []
+        /// The made KID that media may still have, although one of its own has replaced it.
+        var replaced: KeyID?
 
         /// With its places in the tables.
         var size: Int { 256 + 64 * others.count }
@@ -46,6 +49,8 @@ struct KeyNames {
 
     private var byURI: [String: Name] = [:]
     private var byKeyID: [KeyID: String] = [:]
+    /// The URIs of made KIDs that were replaced.
+    private var byReplacedKeyID: [KeyID: String] = [:]
     /// What the last demand for a key said of it, by the KID that it was asked for by.
     private var descriptions: [KeyID: Description] = [:]
     private var order: [String] = []
@@ -94,13 +99,29 @@ struct KeyNames {
             byURI[uri]?.others.append(candidate)
             size += byURI[uri]?.size ?? 0
             byKeyID[candidate] = uri
+            describe(candidate, descriptions[present.keyID])
             return Answer(keyID: candidate)
         }
         byKeyID[present.keyID] = nil
-        describe(present.keyID, nil)
-        byURI[uri] = Name(keyID: candidate, isOfMedia: true)
+        byReplacedKeyID[present.keyID] = uri
+        byURI[uri] = Name(keyID: candidate, isOfMedia: true, replaced: present.keyID)
         byKeyID[candidate] = uri
+        describe(candidate, descriptions[present.keyID])
+        describe(present.keyID, nil)
         return Answer(keyID: candidate, replaced: present.keyID)
+    }
+
+    /// What to ask for if a group of samples has `mediaKeyID`, and the sample entry `keyID`. If the latter stands for a URI, the
+    /// key is the one of that URI, and so is a KID that stands for another one. `newURI`: for which `mediaKeyID` does not stand
+    /// yet.
+    func keyID(ofGroup mediaKeyID: KeyID, inTrackOf keyID: KeyID) -> (keyID: KeyID, newURI: String?) {
+        guard let uri = byKeyID[keyID] ?? byReplacedKeyID[keyID], let name = byURI[uri] else {
+            return (mediaKeyID, nil)
+        }
+        if let known = byKeyID[mediaKeyID] { return (known == uri ? mediaKeyID : name.keyID, nil) }
+        guard !mediaKeyID.isZero else { return (name.keyID, nil) }
+        let hasRoom = !name.isOfMedia || name.others.count < Self.otherLimit
+        return (mediaKeyID, hasRoom ? uri : nil)
     }
 
     private mutating func set(_ uri: String, _ name: Name) {
@@ -126,11 +147,24 @@ struct KeyNames {
             forgotten += 1
             guard let name = byURI.removeValue(forKey: uri) else { continue }
             size -= uri.utf8.count + name.size
+            if let replaced = name.replaced { byReplacedKeyID[replaced] = nil }
             for keyID in [name.keyID] + name.others {
                 byKeyID[keyID] = nil
                 describe(keyID, nil)
             }
         }
         order.removeFirst(forgotten)
+    }
+}
+
+extension KeySession {
+    /// What to ask for if a group of samples has `mediaKeyID`, and the sample entry `keyID`: if the latter stands for a key that
+    /// a playlist names, the group's KID does too, unless something else was asked for or is there under it.
+    package func keyID(ofGroup mediaKeyID: KeyID, inTrackOf keyID: KeyID) -> KeyID {
+        let (found, newURI) = core.withLock { core -> (KeyID, String?) in
+            let (found, newURI) = core.names.keyID(ofGroup: mediaKeyID, inTrackOf: keyID)
+            return (found, core.state.entries[mediaKeyID] == nil ? newURI : nil)
+        }
+        return newURI.map { self.keyID(forURI: $0, mediaKeyID: mediaKeyID) } ?? found
     }
 }

@@ -52,6 +52,49 @@ struct KeyNamesTests {
         #expect(names.uri(of: keyID(1000 + KeyNames.otherLimit)) == nil)
     }
 
+    /// As from the third period of keys on, or if media repeats a KID: the URI of the playlist counts.
+    @Test func keyIDsOfGroupsStandForTheURIOfTheirTrack() {
+        var names = KeyNames()
+        func expect(_ cases: [(group: Int, track: Int, keyID: Int, newURI: String?)]) {
+            for (group, track, number, newURI) in cases {
+                let found = names.keyID(ofGroup: keyID(group), inTrackOf: keyID(track))
+                #expect(found.keyID == keyID(number) && found.newURI == newURI, "\(group) in \(track): \(found)")
+            }
+        }
+        _ = name(&names, "skd://a", keyID(1), else: 91)
+        _ = name(&names, "skd://b", keyID(1), else: 92)
+        expect([
+            (2, 1, 2, "skd://a"), (2, 92, 2, "skd://b"), (1, 92, 92, nil), (92, 1, 1, nil), (2, 7, 2, nil),
+            (1, 7, 1, nil),
+        ])
+        #expect(names.keyID(ofGroup: zero, inTrackOf: keyID(92)).keyID == keyID(92))
+        // The made KID is still that of the sample entry.
+        #expect(name(&names, "skd://b", keyID(2), else: 93) == .init(keyID: keyID(2), replaced: keyID(92)))
+        for track in [2, 92] {
+            expect([(2, track, 2, nil), (1, track, 2, nil), (3, track, 3, "skd://b"), (2, 1, 1, nil)])
+        }
+        for number in 0..<KeyNames.otherLimit { _ = name(&names, "skd://b", keyID(1000 + number), else: 98) }
+        expect([(1000, 92, 1000, nil), (3, 92, 3, nil)])
+        // Both are forgotten together.
+        for number in 0...KeyNames.limit { _ = name(&names, "skd://\(number)", nil, else: 5_000 + number) }
+        expect([(1, 92, 1, nil), (3, 92, 3, nil)])
+    }
+
+    /// What was said of a key holds for a KID that comes later.
+    @Test(arguments: [nil, 1]) func laterKeyIDsTakeWhatWasSaid(media: Int?) {
+        var names = KeyNames()
+        let first = name(&names, "skd://a", media.map { keyID($0) }, else: 91).keyID
+        let data = InitializationData(system: .playReady, bytes: [1, 2, 3], origin: "hls/m3u8")
+        var demand = KeyDemand(keyIDs: [first], keySystem: .playReady, initializationData: [data])
+        names.complete(&demand)
+        for number in [2, 3] {
+            _ = name(&names, "skd://a", keyID(number), else: 92)
+            var later = KeyDemand(keyIDs: [keyID(number)])
+            names.complete(&later)
+            #expect(later.keySystem == .playReady && later.initializationData == [data])
+        }
+    }
+
     @Test func whatADemandSaysOfAKeyHoldsForThoseThatSayNothing() {
         func completed(_ names: inout KeyNames, _ demand: KeyDemand) -> KeyDemand {
             var demand = demand
@@ -345,6 +388,26 @@ struct KeyNamesTests {
         _ = await watcher.next { $0.isFailed }
         #expect(session.status(of: keyID(1)).error?.isRefusal == true)
         #expect(try transport.requests.map { try ClearKey.keyIDs(inLicenseRequest: $0.body) } == [[keyID(1)]])
+    }
+
+    @Test func theKeyOfAPlaylistIsThatOfAGroup() async throws {
+        let keys = try StaticKeys.parse(
+            file: Array("skd://b \(keyHex(3)) 000102030405060708090a0b0c0d0e0f".utf8), name: "keys")
+        let session = KeySession(loaders: [StaticKeyLoader(keys)])
+        let watcher = Watcher(session)
+        #expect(session.keyID(forURI: "skd://a", mediaKeyID: keyID(1)) == keyID(1))
+        let made = session.keyID(forURI: "skd://b", mediaKeyID: keyID(1))
+        session.demand(KeyDemand(keyIDs: [made], keySystem: .fairPlay))
+        _ = await watcher.next(where: \.isUsable)
+        for (group, expected) in [(2, 2), (2, 2), (1, 2)] {
+            #expect(session.keyID(ofGroup: keyID(group), inTrackOf: made) == keyID(expected))
+            #expect(hex(session.status(of: keyID(2)).key) == keyHex(3))
+        }
+        // What is there under a KID is not replaced.
+        session.install([keyID(4): try #require(ContentKey(hex: keyHex(4)))])
+        #expect(session.keyID(ofGroup: keyID(4), inTrackOf: made) == keyID(4))
+        #expect(session.keyURI(of: keyID(4)) == nil)
+        #expect(session.keyID(ofGroup: keyID(5), inTrackOf: keyID(6)) == keyID(5))
     }
 
     @Test(arguments: ["skd://a", "*"]) func staticKeysAreFoundByURI(subject: String) async throws {

@@ -8,7 +8,7 @@ import LatchkeyProtection
 /// Producers disagree about what offsets are counted from, and leave boxes out, empty or broken. So each reading is
 /// tried, and the first one taken that fits every sample: IVs and maps end where they should, and each map adds up to
 /// the size of its sample. With a constant IV, the number in a box without any map does not count: such samples are
-/// encrypted as a whole.
+/// encrypted as a whole. For sound with a constant IV, no box is needed, and none that does not fit counts.
 struct ISOAuxiliaryInformation {
     /// The most bytes that are read from outside of the box.
     static let externalLimit = 16 << 20
@@ -122,6 +122,7 @@ struct ISOAuxiliaryInformation {
         var reader = box.reader(bytes)
         try reader.skip(skipping)
         let version = try reader.readUInt8()
+        // Version 1 is for several keys in one sample (edition of 2023).
         guard version == 0 else { throw .unsupported("\(reader.place): version \(version)") }
         let flags = try reader.readUInt24()
         // The override.
@@ -159,19 +160,26 @@ struct ISOAuxiliaryInformation {
     ///   - box: where those bytes stand in the file.
     ///   - bases: what offsets may be counted from, the likeliest first.
     ///   - external: bytes of the file from outside the box; nil where they cannot be had.
-    /// - Throws: `malformed` and `truncated` where a sample has no IV or no reading can be made sense of.
+    /// - Throws: `malformed` and `truncated` where a sample has no IV or no reading can be made sense of, `malformed` where
+    ///   the boxes have something of encrypted samples and all samples are clear by their sample entries.
     func join(
         _ layout: ISOSampleLayout, into table: inout ISOSampleTable, box: Range<UInt64>, bases: [UInt64],
         external: (Range<UInt64>) -> ArraySlice<UInt8>?
     ) throws(FormatError) {
         table.encryptions = layout.encryptions
-        guard layout.protectedCount > 0 else { return }
+        guard layout.protectedCount > 0 else {
+            guard layout.hasClearEntry, let box = filledBox else { return }
+            throw ISOSampleLayout.undeclared(box, layout.place)
+        }
+        let isWholeSound = Self.all(layout) { $0.media == .audio && $0.constantInitializationVector != nil }
+        // What need not be there is not waited for.
+        func reach(_ range: Range<UInt64>) -> ArraySlice<UInt8>? { isWholeSound ? nil : external(range) }
         var readable: (candidate: Candidate, starts: [Int])?
         var firstError: FormatError?
         for candidate in candidates(for: layout, bases: bases, in: table.auxiliary) {
             do throws(FormatError) {
                 let starts = try starts(
-                    of: candidate, layout, in: &table.auxiliary, box: box, external: external)
+                    of: candidate, layout, in: &table.auxiliary, box: box, external: reach)
                 switch walk(candidate, layout, table.auxiliary, starts, visit: { _, _, _ in }) {
                 case .exact: return add(candidate, layout, to: &table, starts)
                 case .readable: if readable == nil { readable = (candidate, starts) }
@@ -181,8 +189,12 @@ struct ISOAuxiliaryInformation {
                 if firstError == nil { firstError = error }
             }
         }
-        if let (candidate, starts) = readable { return add(candidate, layout, to: &table, starts) }
-        if let firstError { throw firstError.within(layout.place) }
+        if !isWholeSound {
+            // A box of another version may fit by chance.
+            if let problem, problem.isSameKind(as: .unsupported("")) { throw problem.within(layout.place) }
+            if let (candidate, starts) = readable { return add(candidate, layout, to: &table, starts) }
+            if let firstError { throw firstError.within(layout.place) }
+        }
         try addWithout(layout, to: &table)
     }
 

@@ -17,6 +17,8 @@ public struct ISOEncryption: Hashable, Sendable {
     public var pattern: BlockPattern
     /// Nil for media that does not name it, as fragments of Smooth Streaming.
     public var keyID: KeyID?
+    /// That of the sample entry, if a sample group names another one.
+    var trackKeyID: KeyID?
     /// What is encrypted so. What may hold pictures is video.
     public var media = OutputPolicy.Media.video
     /// Nil where it is not known, or says nothing of a wrong key.
@@ -54,7 +56,10 @@ public struct ISOEncryption: Hashable, Sendable {
     /// IV, `UInt8 size, UInt8[size] constant IV`.
     init(seig reader: inout ByteReader, scheme: ProtectionScheme) throws(FormatError) {
         let place = reader.place
-        try reader.skip(1)
+        // `multi_key_flag` of the edition of 2023.
+        guard try reader.readUInt8() & 0x80 == 0 else {
+            throw .unsupported("\(place): several keys for each sample")
+        }
         let blocks = try reader.readUInt8()
         pattern = BlockPattern(crypt: blocks >> 4, skip: blocks & 15)
         isProtected = try reader.readUInt8() == 1
@@ -151,23 +156,29 @@ public struct TrackEncryption: Hashable, Sendable {
 public struct ISOKeyUse: Hashable, Sendable {
     /// Nil for media that names no key.
     public var keyID: KeyID?
+    /// The KID of the sample entry, if a sample group names another one.
+    public var trackKeyID: KeyID?
     /// What may hold pictures is video.
     public var media: OutputPolicy.Media
     /// What the sample is made of. Two uses are the same without it.
     public var codec: SampleCodec?
 
-    public init(keyID: KeyID?, media: OutputPolicy.Media, codec: SampleCodec? = nil) {
+    public init(
+        keyID: KeyID?, trackKeyID: KeyID? = nil, media: OutputPolicy.Media, codec: SampleCodec? = nil
+    ) {
         self.keyID = keyID
+        self.trackKeyID = trackKeyID
         self.media = media
         self.codec = codec
     }
 
     public static func == (left: ISOKeyUse, right: ISOKeyUse) -> Bool {
-        left.keyID == right.keyID && left.media == right.media
+        left.keyID == right.keyID && left.trackKeyID == right.trackKeyID && left.media == right.media
     }
 
     public func hash(into hasher: inout Hasher) {
         hasher.combine(keyID)
+        hasher.combine(trackKeyID)
         hasher.combine(media)
     }
 }

@@ -90,15 +90,16 @@ struct ISOFragment: Sendable {
         }
         if !entries.contains(where: { $0 != nil }) { entries = [] }
         var layout = ISOSampleLayout(
-            entries: entries, groups: track.isHidden ? ISOSampleGroups() : try ISOSampleGroups(boxes, in: bytes),
+            entries: entries,
+            groups: track.isHidden ? ISOSampleGroups() : try ISOSampleGroups(boxes, in: bytes, of: track.groups),
             trackGroups: track.groups.descriptions,
             encryptions: table.encryptions, limit: left, place: "track \(track.id) of the fragment at \(offset)")
         try Self.place(boxes, in: bytes, header, into: &layout, dataEnd: &dataEnd)
         left -= layout.samples.count
+        guard !track.isHidden else { return true }
         try information.join(
             layout, into: &table, box: offset..<offset + UInt64(bytes.count), bases: [base, offset, 0],
             external: external)
-        guard !track.isHidden else { return true }
         for box in boxes where ISOTrack.isAboutSamples(box, in: bytes) { patches.append(box.freeing(from: offset)) }
         return false
     }

@@ -119,14 +119,15 @@ struct ISOMovie: Sendable {
         of track: ISOTrack, in bytes: [UInt8], offset: UInt64, left: inout Int,
         external: (Range<UInt64>) -> ArraySlice<UInt8>?
     ) throws(FormatError) {
-        guard track.isProtected else { return }
+        guard !track.isHidden else { return }
+        let information = try ISOAuxiliaryInformation(track.tables, in: bytes)
+        guard track.isProtected || information.filledBox != nil else { return }
         var layout = ISOSampleLayout(
             entries: track.entries, groups: track.groups, trackGroups: track.groups.descriptions,
             encryptions: table.encryptions, limit: left, place: "track \(track.id)")
         try ISOChunks(track.tables, in: bytes).place(into: &layout)
         guard !layout.samples.isEmpty else { return }
         left -= layout.samples.count
-        let information = try ISOAuxiliaryInformation(track.tables, in: bytes)
         try information.join(
             layout, into: &table, box: offset..<offset + UInt64(bytes.count), bases: [0, offset], external: external)
     }

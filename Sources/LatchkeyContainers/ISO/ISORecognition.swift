@@ -163,13 +163,14 @@ public enum FragmentSign: Hashable, Sendable {
 }
 
 extension ISORecognition {
-    /// Looks for boxes that tell of encrypted samples. For tracks whose sample entries are clear.
+    /// Looks for boxes that tell of encrypted samples, in tracks whose samples are clear as far as an init segment says.
     ///
     /// - Parameters:
     ///   - bytes: the start of a segment, with or without an init segment in front of it.
+    ///   - tracks: of the init segment. Others count as clear.
     ///   - hasDecryptor: whether a decryptor gets the segment. What PIFF's box has in place of the sample entry is enough for it.
     public static func sign(
-        inSegment bytes: UnsafeRawBufferPointer, hasDecryptor: Bool = false
+        inSegment bytes: UnsafeRawBufferPointer, of tracks: [InitSegment.Track] = [], hasDecryptor: Bool = false
     ) -> FragmentSign {
         var place = 0
         while bytes.count - place >= 16 {
@@ -179,30 +180,40 @@ extension ISORecognition {
             else { return .none }
             guard Int(size) <= bytes.count - place else { break }
             let end = place + Int(size)
-            if header.type == "moof" { return sign(inFragment: Array(bytes[place..<end]), hasDecryptor) }
+            if header.type == "moof" { return sign(inFragment: Array(bytes[place..<end]), tracks, hasDecryptor) }
             place = end
         }
         return .unknown(rest: bytes.count - place)
     }
 
-    private static func sign(inFragment bytes: [UInt8], _ hasDecryptor: Bool) -> FragmentSign {
+    private static func sign(
+        inFragment bytes: [UInt8], _ tracks: [InitSegment.Track], _ hasDecryptor: Bool
+    ) -> FragmentSign {
         guard let moof = try? ISOBox.boxes(in: bytes, range: 0..<bytes.count).first,
             let boxes = try? moof.children(in: bytes)
         else { return .none }
         for traf in boxes where traf.type == "traf" {
-            guard let own = try? traf.children(in: bytes), let box = signingBox(among: own, in: bytes, hasDecryptor)
-            else { continue }
+            guard let own = try? traf.children(in: bytes) else { continue }
             var header = own.first { $0.type == "tfhd" }.flatMap { try? $0.fullReader(bytes).reader }
-            return .encrypted(box: box, track: (try? header?.readUInt32()) ?? 0)
+            let id = (try? header?.readUInt32()) ?? 0
+            let track = tracks.first { $0.id == id }
+            guard track?.isClear != false,
+                let box = signingBox(among: own, in: bytes, hasDecryptor, hasParameters: track?.encryption != nil)
+            else { continue }
+            return .encrypted(box: box, track: id)
         }
         return .none
     }
 
-    private static func signingBox(among boxes: [ISOBox], in bytes: [UInt8], _ hasDecryptor: Bool) -> String? {
+    /// `hasParameters`: whether the sample entry has what groups of encrypted samples need besides.
+    private static func signingBox(
+        among boxes: [ISOBox], in bytes: [UInt8], _ hasDecryptor: Bool, hasParameters: Bool
+    ) -> String? {
         let information = try? ISOAuxiliaryInformation(boxes, in: bytes)
         if hasDecryptor, information?.override != nil { return nil }
-        if let isEncrypted = (try? ISOSampleGroups(boxes, in: bytes))?.encryptsFragment {
-            return isEncrypted ? "box “sgpd”" : nil
+        let groups = try? ISOSampleGroups(boxes, in: bytes, of: ISOSampleGroups())
+        if let isEncrypted = groups?.encryptsFragment {
+            return isEncrypted && !hasParameters ? "box “sgpd”" : nil
         }
         return information?.filledBox
     }

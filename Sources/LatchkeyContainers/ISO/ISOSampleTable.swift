@@ -70,7 +70,9 @@ struct ISOSampleTable: Sendable {
     /// Which key a sample needs.
     func key(of sample: Sample) -> ISOKeyUse {
         let encryption = encryptions[Int(sample.encryption)]
-        return ISOKeyUse(keyID: encryption.keyID, media: encryption.media, codec: encryption.codec)
+        return ISOKeyUse(
+            keyID: encryption.keyID, trackKeyID: encryption.trackKeyID, media: encryption.media,
+            codec: encryption.codec)
     }
 
     /// Writes how to decrypt a sample into `plan`, whose memory is used again.
@@ -122,24 +124,29 @@ struct ISOSampleGroups: Sendable {
 
     /// Whose scheme is that of the sample entry, which is not known here.
     private(set) var descriptions: [ISOEncryption] = []
-    /// For samples that `sbgp` does not name; 0 for none.
+    /// Of samples that `sbgp` does not name; 0 for none.
     private(set) var defaultIndex: UInt32 = 0
     /// `UInt32 sample_count, UInt32 group_description_index` each.
     private(set) var runs = ISORows.none
 
     init() {}
 
-    init(_ boxes: [ISOBox], in bytes: [UInt8]) throws(FormatError) {
+    /// `track`: if the boxes are those of a fragment, the groups of its track.
+    init(_ boxes: [ISOBox], in bytes: [UInt8], of track: ISOSampleGroups? = nil) throws(FormatError) {
         for box in boxes {
             switch box.type {
             case "sgpd" where descriptions.isEmpty: try readDescriptions(box, in: bytes)
             case "sbgp" where runs.count == 0: try readRuns(box, in: bytes)
+            case "csgp" where Self.isAboutEncryption(box, in: bytes):
+                throw .unsupported("box “csgp”, which has the sample groups of encryption in a compact form")
             default: break
             }
         }
+        // The default of a fragment is one of its own descriptions, that of the track holds for all its fragments (8.9.3).
+        if let track { defaultIndex = defaultIndex > 0 ? defaultIndex | 0x10000 : track.defaultIndex }
     }
 
-    /// Whether an `sgpd` or `sbgp` box is about encryption.
+    /// Whether an `sgpd`, `sbgp` or `csgp` box is about encryption.
     static func isAboutEncryption(_ box: ISOBox, in bytes: [UInt8]) -> Bool {
         guard var (reader, _, _) = try? box.fullReader(bytes) else { return false }
         return (try? reader.readFourCC()) == type
@@ -149,7 +156,7 @@ struct ISOSampleGroups: Sendable {
     var encryptsFragment: Bool? {
         var result: Bool?
         for row in -1..<runs.count {
-            let index = row < 0 ? defaultIndex | 0x10000 : runs.uint32(row, 0) > 0 ? runs.uint32(row, 4) : 0
+            let index = row < 0 ? defaultIndex : runs.uint32(row, 0) > 0 ? runs.uint32(row, 4) : 0
             guard index > 0x10000, descriptions.indices.contains(Int(index) - 0x10001) else { continue }
             result = result ?? false || descriptions[Int(index) - 0x10001].isProtected
         }
@@ -225,13 +232,21 @@ struct ISOSampleLayout {
     private(set) var runs: [Int] = []
     private(set) var encryptions: [ISOEncryption]
     private(set) var protectedCount = 0
+    /// Whether there are samples that are clear by their sample entry alone, and not by a group.
+    private(set) var hasClearEntry = false
 
     private let entries: [ISOEncryption?]
     private let trackGroups: [ISOEncryption]
     private let ownGroups: [ISOEncryption]
     private var cursor: ISOSampleGroups.Cursor
-    private var known: [UInt64: UInt16?] = [:]
-    private var last: (key: UInt64, encryption: UInt16?)?
+    private var known: [UInt64: Verdict] = [:]
+    private var last: (key: UInt64, verdict: Verdict)?
+
+    private enum Verdict {
+        /// Index into the encryptions.
+        case encrypted(UInt16)
+        case clear(byGroup: Bool)
+    }
 
     /// - Parameters:
     ///   - entries: what the sample entries of the track say; nil for a clear one. None at all: nothing is encrypted.
@@ -256,42 +271,66 @@ struct ISOSampleLayout {
     mutating func append(offset: UInt64, size: UInt32, entry: UInt32) throws(FormatError) {
         guard samples.count < limit else { throw .tooLarge("\(place): more than \(limit) samples") }
         guard offset <= UInt64(Int64.max) - UInt64(size) else { throw .malformed("\(place): a sample at \(offset)") }
-        let encryption = try encryption(entry: entry, group: cursor.next())
-        if encryption != nil { protectedCount += 1 }
+        var encryption: UInt16?
+        switch try verdict(entry: entry, group: cursor.next()) {
+        case .encrypted(let index):
+            encryption = index
+            protectedCount += 1
+        case .clear(let byGroup):
+            if !byGroup, size > 0 { hasClearEntry = true }
+        }
         samples.append(Sample(offset: offset, size: size, encryption: encryption))
     }
 
-    private mutating func encryption(entry: UInt32, group: UInt32) throws(FormatError) -> UInt16? {
+    private mutating func verdict(entry: UInt32, group: UInt32) throws(FormatError) -> Verdict {
         let key = UInt64(entry) << 32 | UInt64(group)
-        if let last, last.key == key { return last.encryption }
-        if let index = known[key] {
-            last = (key, index)
-            return index
+        if let last, last.key == key { return last.verdict }
+        var verdict = known[key]
+        if verdict == nil { verdict = try newVerdict(entry: entry, group: group) }
+        let found = verdict ?? .clear(byGroup: false)
+        known[key] = found
+        last = (key, found)
+        return found
+    }
+
+    private mutating func newVerdict(entry: UInt32, group: UInt32) throws(FormatError) -> Verdict {
+        guard entries.isEmpty || entry >= 1 && entry <= entries.count else {
+            throw .malformed("\(place): no sample entry \(entry)")
         }
-        guard !entries.isEmpty else { return nil }
-        guard entry >= 1, entry <= entries.count else { throw .malformed("\(place): no sample entry \(entry)") }
-        var found = entries[Int(entry) - 1]
-        if let scheme = found?.scheme, group > 0 {
-            let isOwn = group > 0x10000
-            let groups = isOwn ? ownGroups : trackGroups
-            let index = Int(group) - (isOwn ? 0x10001 : 1)
-            guard index < groups.count else { throw .malformed("\(place): no sample group \(group)") }
-            let partial = found?.encryptsPartialBlocks ?? false
-            let (media, codec) = (found?.media ?? .video, found?.codec)
-            found = groups[index]
-            found?.scheme = scheme
-            found?.encryptsPartialBlocks = partial
-            found?.media = media
-            found?.codec = codec
+        let own = entries.isEmpty ? nil : entries[Int(entry) - 1]
+        let isOfFragment = group > 0x10000
+        // Beside a sample entry that says nothing of encryption, groups of the track mean nothing.
+        guard group > 0, own != nil || isOfFragment else {
+            guard let own, own.isProtected else { return .clear(byGroup: false) }
+            return .encrypted(try add(own))
         }
-        var index: UInt16?
-        if let found, found.isProtected {
-            index = UInt16(exactly: encryptions.count)
-            guard index != nil else { throw .tooLarge("\(place): more than \(UInt16.max) kinds of encryption") }
-            encryptions.append(found)
+        let groups = isOfFragment ? ownGroups : trackGroups
+        let index = Int(group) - (isOfFragment ? 0x10001 : 1)
+        guard index < groups.count else {
+            guard own != nil else { return .clear(byGroup: false) }
+            throw .malformed("\(place): no sample group \(group)")
         }
-        known[key] = index
-        last = (key, index)
+        var found = groups[index]
+        guard found.isProtected else { return .clear(byGroup: true) }
+        guard let own else { throw Self.undeclared("box “sgpd”", place) }
+        found.scheme = own.scheme
+        found.encryptsPartialBlocks = own.encryptsPartialBlocks
+        found.media = own.media
+        found.codec = own.codec
+        found.trackKeyID = own.keyID == found.keyID ? nil : own.keyID
+        return .encrypted(try add(found))
+    }
+
+    private mutating func add(_ encryption: ISOEncryption) throws(FormatError) -> UInt16 {
+        guard let index = UInt16(exactly: encryptions.count) else {
+            throw .tooLarge("\(place): more than \(UInt16.max) kinds of encryption")
+        }
+        encryptions.append(encryption)
         return index
+    }
+
+    /// What is wrong if a box has something of encrypted samples, and their sample entry says that they are clear.
+    static func undeclared(_ box: String, _ place: String) -> FormatError {
+        .malformed("\(place): \(box) says that samples are encrypted, and their sample entry says that they are clear")
     }
 }

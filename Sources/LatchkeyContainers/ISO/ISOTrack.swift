@@ -109,7 +109,7 @@ struct ISOTrack: Sendable {
         case "senc": true
         case "uuid": box.isExtended(ISOExtendedType.sampleEncryption, in: bytes)
         case "saiz", "saio": ISOAuxiliaryInformation.isAboutEncryption(box, in: bytes)
-        case "sgpd", "sbgp": ISOSampleGroups.isAboutEncryption(box, in: bytes)
+        case "sgpd", "sbgp", "csgp": ISOSampleGroups.isAboutEncryption(box, in: bytes)
         default: false
         }
     }
@@ -144,7 +144,7 @@ struct ISOTrack: Sendable {
         let place = "track \(id), sample entry “\(entry.box.type)”"
         let children = try entry.children(in: bytes)
         if quality != nil, let rate = Self.bitRate(of: children, in: bytes) { quality?.bitRate = rate }
-        guard let sinf = children.first(where: { $0.type == "sinf" }) else {
+        guard let sinf = try entry.protections(in: bytes).first else {
             codec = codec ?? entry.box.type
             guard ["encv", "enca", "enct", "encs"].contains(entry.box.type) else { return nil }
             throw .malformed("\(place): no box “sinf”, so that nothing tells how it is encrypted")

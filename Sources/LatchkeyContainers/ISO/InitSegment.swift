@@ -24,11 +24,19 @@ public struct InitSegment: Sendable {
         public var formats: [String]
         /// Of each sample entry that has one.
         public var encryptions: [TrackEncryption]
+        /// Whether a sample group (`seig`) says that samples are encrypted.
+        public var hasProtectedGroups = false
 
         /// Whether a sample entry says that samples are encrypted.
         public var isProtected: Bool { encryptions.contains(where: \.isProtected) }
         /// Of the first sample entry that has one.
         public var encryption: TrackEncryption? { encryptions.first }
+
+        /// Whether its samples are clear, unless a fragment says otherwise. False where the sample entries cannot tell.
+        public var isClear: Bool {
+            let canTell = !encryptions.isEmpty || !formats.contains { $0.hasPrefix("enc") }
+            return canTell && !isProtected && !hasProtectedGroups
+        }
     }
 
     /// The section as it came, unchanged.
@@ -116,10 +124,11 @@ public struct InitSegment: Sendable {
             guard box.type == "mdia" else { continue }
             let media = try box.children(in: bytes)
             track.handler = try Self.handler(media, in: bytes)
+            track.hasProtectedGroups = Self.hasProtectedGroups(media, in: bytes)
             for entry in try Self.sampleEntries(media, in: bytes) {
                 track.formats.append(entry.box.type)
-                for child in try entry.children(in: bytes) where child.type == "sinf" {
-                    if let encryption = try TrackEncryption(child, in: bytes) { track.encryptions.append(encryption) }
+                for sinf in try entry.protections(in: bytes) {
+                    if let encryption = try TrackEncryption(sinf, in: bytes) { track.encryptions.append(encryption) }
                 }
             }
         }
@@ -130,6 +139,18 @@ public struct InitSegment: Sendable {
         var reader = media.first { $0.type == "hdlr" }?.reader(bytes)
         try reader?.skip(8)
         return try reader?.readFourCC() ?? ""
+    }
+
+    private static func hasProtectedGroups(_ media: [ISOBox], in bytes: [UInt8]) -> Bool {
+        media.contains { information in
+            guard information.type == "minf", let boxes = try? information.children(in: bytes) else { return false }
+            return boxes.contains { table in
+                guard table.type == "stbl", let boxes = try? table.children(in: bytes),
+                    let groups = try? ISOSampleGroups(boxes, in: bytes)
+                else { return false }
+                return groups.descriptions.contains(where: \.isProtected)
+            }
+        }
     }
 
     private static func sampleEntries(_ media: [ISOBox], in bytes: [UInt8]) throws(FormatError) -> [SampleEntry] {
@@ -173,6 +194,17 @@ struct SampleEntry {
         let isPlain = !["encv", "enca", "enct", "encs"].contains(box.type)
         if isPlain { return (try? box.children(in: bytes, skipping: fieldSize)) ?? [] }
         return try box.children(in: bytes, skipping: fieldSize)
+    }
+
+    /// The `sinf` boxes, each of which is a way to decrypt the samples: those of schemes that are known; if none is, all.
+    func protections(in bytes: [UInt8]) throws(FormatError) -> [ISOBox] {
+        let boxes = try children(in: bytes).filter { $0.type == "sinf" }
+        let known = boxes.filter { box in
+            var type = (try? box.children(in: bytes))?.first { $0.type == "schm" }?.reader(bytes)
+            guard (try? type?.skip(4)) != nil, let scheme = try? type?.readFourCC() else { return false }
+            return scheme == "piff" || ProtectionScheme(rawValue: scheme) != nil
+        }
+        return known.isEmpty ? boxes : known
     }
 
     private static func fieldSize(of box: ISOBox, in bytes: [UInt8], version: UInt8) -> Int {

@@ -19,20 +19,26 @@ enum BoxBuilder {
 
     static let keyID: [UInt8] = Array(0x10...0x1F)
 
-    static func tenc(vectorSize: Int = 8) -> [UInt8] {
-        full("tenc", number(0, 2) + [1, UInt8(vectorSize)] + keyID)
+    static func tenc(vectorSize: Int = 8, isProtected: Bool = true, keyID: [UInt8] = keyID) -> [UInt8] {
+        full("tenc", number(0, 2) + [isProtected ? 1 : 0, UInt8(vectorSize)] + keyID)
     }
 
-    /// A track with one protected sample entry and these boxes behind its `stsd`.
+    /// A track with one protected sample entry and these boxes behind its `stsd`. `front`: stands in front of its `sinf`.
     static func track(
-        _ id: Int = 1, scheme: String = "cenc", tenc: [UInt8] = tenc(), table: [[UInt8]] = [], isSound: Bool = false
+        _ id: Int = 1, scheme: String = "cenc", tenc: [UInt8] = tenc(), table: [[UInt8]] = [], isSound: Bool = false,
+        front: [UInt8] = []
     ) -> [UInt8] {
-        let sinf = protection(of: isSound ? "mp4a" : "avc1", scheme: scheme, tenc: tenc)
+        let sinf = front + protection(of: isSound ? "mp4a" : "avc1", scheme: scheme, tenc: tenc)
         let entry = box(isSound ? "enca" : "encv", [UInt8](repeating: 0, count: isSound ? 28 : 78), sinf)
         return track(id, entry: entry, table: table, handler: isSound ? "soun" : "vide")
     }
 
-    /// The same of text, whose sample entry has these fields behind those that all have.
+    /// A track whose sample entry says nothing of encryption.
+    static func clearTrack(_ id: Int, table: [[UInt8]] = []) -> [UInt8] {
+        track(id, entry: box("avc1", [UInt8](repeating: 0, count: 78)), table: table, handler: "vide")
+    }
+
+    /// As `track(_:)`, of text, whose sample entry has these fields behind those that all have.
     static func textTrack(_ format: String, fields: [UInt8]) -> [UInt8] {
         track(
             1, entry: box("enct", number(1, 8), fields, protection(of: format, scheme: "cenc", tenc: tenc())),
@@ -40,7 +46,8 @@ enum BoxBuilder {
             handler: "text")
     }
 
-    private static func protection(of format: String, scheme: String, tenc: [UInt8]) -> [UInt8] {
+    /// `sinf`
+    static func protection(of format: String, scheme: String, tenc: [UInt8]) -> [UInt8] {
         box(
             "sinf", box("frma", Array(format.utf8)), full("schm", Array(scheme.utf8) + number(0x10000, 4)),
             box("schi", tenc))

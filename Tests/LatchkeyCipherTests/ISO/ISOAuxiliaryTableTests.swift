@@ -7,9 +7,11 @@ import Testing
 /// Auxiliary information as muxers leave it: each form of the list with each form of the sizes, for each scheme.
 @Suite("Box-level decryption: auxiliary information") struct ISOAuxiliaryTableTests {
     /// `senc`, or the box of the same meaning of PIFF.
-    enum List: CaseIterable { case absent, right, ofPIFF, countOfZero, short, cut }
+    enum List: CaseIterable { case absent, right, ofPIFF, countOfZero, short, cut, ofIVs }
     /// `saiz` and `saio`.
-    enum Sizes: CaseIterable { case absent, right, countOfZero, alone, astray, withoutOffsets, short, cut }
+    enum Sizes: CaseIterable {
+        case absent, right, countOfZero, alone, astray, withoutOffsets, short, cut, ofIVs, ofIVsAstray
+    }
 
     /// What the samples have.
     struct Media: CustomTestStringConvertible, Sendable {
@@ -33,6 +35,9 @@ import Testing
 
         static let constant: [UInt8] = BoxBuilder.number(0xC0, 8) + BoxBuilder.number(0, 8)
 
+        /// All that there is about the samples is one constant IV.
+        var isWholeSound: Bool { vectorSize == 0 && isSound }
+
         func entry(_ sample: Int) -> [UInt8] {
             let vector =
                 vectorSize == 0
@@ -54,6 +59,8 @@ import Testing
     }
 
     private static let sizes = [36, 52]
+    /// For each sample all the same, although there is a constant IV. No map begins so.
+    private static let needlessVector = [UInt8](0xF0...0xFF)
 
     static let media: [Media] =
         ["cenc", "cens", "cbc1", "cbcs"].flatMap { scheme in
@@ -73,7 +80,8 @@ import Testing
 
     private func file(_ media: Media, _ list: List, _ sizes: Sizes) -> [UInt8] {
         let entries = (0..<2).map { media.entry($0) }
-        let all = entries.flatMap(\.self)
+        let needless = Self.needlessVector + Self.needlessVector
+        let all = sizes == .ofIVs ? needless : entries.flatMap(\.self)
         let flags = media.maps == .none ? 0 : 2
         func body(_ count: Int, _ bytes: [UInt8]) -> [UInt8] { BoxBuilder.number(count, 4) + bytes }
         let piff: [UInt8] = [
@@ -87,6 +95,7 @@ import Testing
             case .countOfZero: [BoxBuilder.full("senc", flags: flags, body(0, []))]
             case .short: [BoxBuilder.full("senc", flags: flags, body(1, entries[0]))]
             case .cut: [BoxBuilder.full("senc", flags: flags, body(2, all.dropLast()))]
+            case .ofIVs: [BoxBuilder.full("senc", flags: flags, body(2, needless))]
             }
         func rows(_ count: Int) -> [UInt8] {
             BoxBuilder.full("saiz", [0] + body(count, entries.prefix(count).map { UInt8($0.count) }))
@@ -107,6 +116,8 @@ import Testing
                 case .withoutOffsets: [rows(2), offsets([])]
                 case .short: [rows(1), offsets([place])]
                 case .cut: [BoxBuilder.full("saiz", [0] + body(2, [UInt8(entries[0].count)])), offsets([place])]
+                case .ofIVs: [BoxBuilder.full("saiz", [16] + BoxBuilder.number(2, 4)), offsets([place])]
+                case .ofIVsAstray: [BoxBuilder.full("saiz", [16] + BoxBuilder.number(2, 4)), offsets([1 << 24])]
                 }
             return [BoxBuilder.tfhd(), BoxBuilder.trun(offset: size + 8, sizes: Self.sizes)] + lists + sized
                 + [BoxBuilder.box("free", all)]
@@ -121,7 +132,7 @@ import Testing
         if list == .right || list == .ofPIFF || sizes == .right { return true }
         guard media.vectorSize == 0 else { return nil }
         // Nothing of the boxes is needed.
-        if media.isSound { return false }
+        if media.isWholeSound { return false }
         // Pictures whose boxes have no room for maps.
         if media.maps == .none { return sizes == .cut ? nil : false }
         let isSilent = list == .absent || list == .countOfZero
@@ -133,6 +144,8 @@ import Testing
             // A list without entries cannot be cut off, but for its count.
             if list == .cut, media.vectorSize == 0, media.maps == .none { continue }
             for sizes in Sizes.allCases {
+                let isNeedless = list == .ofIVs || sizes == .ofIVs || sizes == .ofIVsAstray
+                if isNeedless, !media.isWholeSound { continue }
                 let file = file(media, list, sizes)
                 guard let isRead = isRead(media, list, sizes) else {
                     let error = #expect(throws: FormatError.self, "\(list), \(sizes)") {

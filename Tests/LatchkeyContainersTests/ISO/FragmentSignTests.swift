@@ -41,6 +41,11 @@ import Testing
             + box("sbgp", number(0) + kind + number(1) + number(2) + number(index))
     }
 
+    /// A group that is the default of the fragment.
+    private static let defaultGroup = box(
+        "sgpd", number(2 << 24) + Array("seig".utf8) + number(20) + number(1) + number(1) + groupEntry)
+    private static let groupEntry: [UInt8] = [0, 0, 1, 8] + vector + vector
+
     private static func piff(isProtected: Bool) -> [UInt8] {
         let type: [UInt8] = [
             0xA2, 0x39, 0x4F, 0x52, 0x5A, 0x9B, 0x4F, 0x14, 0xA2, 0x44, 0x6C, 0x42, 0x7C, 0x64, 0x8D, 0xF4,
@@ -57,6 +62,7 @@ import Testing
         ("sizes of no type", [sizes(nil)], "box “saiz”"),
         ("sizes in rows", [sizes("cbcs", common: 0, rows: [0, 16])], "box “saiz”"),
         ("a group", [groups(isProtected: [false, true], index: 0x10002)], "box “sgpd”"),
+        ("a group by default", [defaultGroup], "box “sgpd”"),
         ("a clear group of others", [list, groups(isProtected: [false], index: 1)], "box “senc”"),
     ]
 

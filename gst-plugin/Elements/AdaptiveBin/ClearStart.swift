@@ -14,7 +14,7 @@ import LatchkeyContainers
 /// The stock demuxers send a SEGMENT event in front of each init segment, and of each note. So the buffer behind such an event
 /// is looked at, and no other: media that stays clear costs nothing. Behind an init segment that is clear, the first fragment
 /// is looked at, too. Its boxes may say that it is encrypted, and then nothing can decrypt it, also where a manifest has brought
-/// a decryptor: that needs what the init segment says, or PIFF's box in its place.
+/// a decryptor: that needs what the init segment says, or PIFF's box in its place. The same holds if only one track is clear.
 final class ClearStart {
     /// What decrypts a stream in front of its demuxer or parser.
     private enum Late: String {
@@ -38,8 +38,10 @@ final class ClearStart {
     private var hasCaps = false
     private var isRenamed = false
     private var isLooking = false
-    /// A clear init segment came, and no whole `moof` box behind it.
+    /// An init segment with a clear track came, and no whole `moof` box behind it.
     private var awaitsFragment = false
+    /// Of the last init segment.
+    private var tracks: [InitSegment.Track] = []
     /// What came of the segment, if that is less than its `moof` box.
     private var held: [UInt8] = []
 
@@ -134,11 +136,21 @@ final class ClearStart {
             guard readsInitSegments else { return .enough }
             // The stock demuxer may join the first segment to it, which is not to be copied for this.
             var verdict = buffer.withBytesOfFirstMemory(Self.isProtected).flatMap { $0 }
-            if verdict == nil { verdict = buffer.withBytes(Self.isProtected).flatMap { $0 } }
+            tracks = buffer.withBytesOfFirstMemory(Self.readTracks) ?? []
+            if verdict == nil {
+                verdict = buffer.withBytes(Self.isProtected).flatMap { $0 }
+                tracks = buffer.withBytes(Self.readTracks) ?? []
+            }
             if verdict == nil, buffer.withBytes(Self.namesEncryption) == true { verdict = true }
             // It may come in pieces.
             guard let isProtected = verdict else { return .more }
-            guard !isProtected else { return hasISODecryptor ? .enough : encryptedInitSegmentDidCome() }
+            awaitsFragment = false
+            guard !isProtected else {
+                let next = hasISODecryptor ? BufferLook.enough : encryptedInitSegmentDidCome()
+                guard next == .enough, tracks.contains(where: \.isClear) else { return next }
+                held = []
+                return lookForFragment(buffer)
+            }
             // The parser chooses by this init segment. Another one may come before a fragment does.
             if state == .unknown { state = .clear }
             held = []
@@ -158,8 +170,8 @@ final class ClearStart {
             if !held.isEmpty { held += bytes }
             let sign =
                 held.isEmpty
-                ? ISORecognition.sign(inSegment: bytes, hasDecryptor: hasDecryptor)
-                : held.withUnsafeBytes { ISORecognition.sign(inSegment: $0, hasDecryptor: hasDecryptor) }
+                ? ISORecognition.sign(inSegment: bytes, of: tracks, hasDecryptor: hasDecryptor)
+                : held.withUnsafeBytes { ISORecognition.sign(inSegment: $0, of: tracks, hasDecryptor: hasDecryptor) }
             if case .unknown(let rest) = sign { held = held.isEmpty ? Array(bytes.suffix(rest)) : held.suffix(rest) }
             return sign
         }
@@ -237,6 +249,17 @@ final class ClearStart {
     /// Whether a sample entry speaks of encryption. Nil where the bytes do not begin with a whole init segment. What stands
     /// behind it is not looked at: somewhere in media, the name of a sample entry comes by chance.
     static func isProtected(_ bytes: UnsafeRawBufferPointer) -> Bool? {
+        guard let start = initSegment(bytes) else { return nil }
+        guard let segment = try? InitSegment(Array(start)) else { return namesEncryption(start) }
+        return segment.tracks.contains { !$0.encryptions.isEmpty }
+    }
+
+    /// None where the bytes do not begin with a whole init segment that can be read.
+    private static func readTracks(_ bytes: UnsafeRawBufferPointer) -> [InitSegment.Track] {
+        initSegment(bytes).flatMap { try? InitSegment(Array($0)) }?.tracks ?? []
+    }
+
+    private static func initSegment(_ bytes: UnsafeRawBufferPointer) -> UnsafeRawBufferPointer? {
         var end = 0
         while end <= bytes.count - 8 {
             let size = Int(bytes.loadUnaligned(fromByteOffset: end, as: UInt32.self).bigEndian)
@@ -244,9 +267,7 @@ final class ClearStart {
             guard size >= 8, size <= bytes.count - end else { return nil }
             end += size
             guard type == moov else { continue }
-            let start = UnsafeRawBufferPointer(rebasing: bytes[..<end])
-            guard let segment = try? InitSegment(Array(start)) else { return namesEncryption(start) }
-            return segment.tracks.contains { !$0.encryptions.isEmpty }
+            return UnsafeRawBufferPointer(rebasing: bytes[..<end])
         }
         return nil
     }

@@ -307,10 +307,7 @@ extension HLSKeys {
         case .key(let key):
             let segment = try InitSegment(bytes)
             try Self.checkEncryption(of: segment, by: key)
-            var keyIDs: [UInt32: KeyID] = [:]
-            for track in segment.tracks where track.isProtected {
-                keyIDs[track.id] = keyID(of: key, mediaKeyID: track.encryption?.keyID)
-            }
+            let keyIDs = keyIDs(of: segment, under: key)
             let distinct = Set(keyIDs.values).sorted { $0.description < $1.description }
             for keyID in distinct { demand(key, as: keyID) }
             return try segment.rewriting(keyIDs: keyIDs, protectionBoxes: [], removesOthers: true)
@@ -325,6 +322,18 @@ extension HLSKeys {
 }
 
 extension HLSKeys {
+    /// For each track with an encryption. If that says that samples are clear, groups of them may be encrypted all the same.
+    private func keyIDs(of segment: InitSegment, under key: HLSKey) -> [UInt32: KeyID] {
+        var keyIDs: [UInt32: KeyID] = [:]
+        // A KID of the media replaces one that was made for a track in front.
+        for _ in 0..<2 {
+            for track in segment.tracks where !track.encryptions.isEmpty {
+                keyIDs[track.id] = keyID(of: key, mediaKeyID: track.isProtected ? track.encryption?.keyID : nil)
+            }
+        }
+        return keyIDs
+    }
+
     /// Throws where nothing in the section says how the samples are encrypted: they would go on as they are. Text may be
     /// clear.
     private static func checkEncryption(of segment: InitSegment, by key: HLSKey) throws(FormatError) {

@@ -137,8 +137,19 @@ final class ISODecryptor: WholeFile, @unchecked Sendable {
         return type == WebMRelay.pluggedType ? WebMRelay.producedType : type
     }
 
+    /// With the KID to ask for.
+    private func named(_ key: ISOKeyUse) -> ISOKeyUse {
+        guard let keyID = key.keyID, let trackKeyID = key.trackKeyID, let session = stream.keys?.sources.session else {
+            return key
+        }
+        var named = key
+        named.keyID = session.keyID(ofGroup: keyID, inTrackOf: trackKeyID)
+        return named
+    }
+
     /// Nil when the sample is decrypted, or what comes instead.
     private func decryptSample(_ key: ISOKeyUse) -> Prepared? {
+        let key = named(key)
         switch stream.keys?.cipher(for: key.keyID, of: key.media) ?? .missing {
         case .failed(let found):
             return failing(found)
@@ -424,7 +435,7 @@ extension ISODecryptor {
     /// Nil when all keys of the extent are there, or why not.
     private func waitForKeys() -> FlowResult? {
         for key in file.keys {
-            let keyID = key.keyID
+            let keyID = named(key).keyID
             var wait: KeyWait?
             looking: while true {
                 switch stream.keys?.cipher(for: keyID, of: key.media) ?? .missing {
@@ -494,6 +505,7 @@ extension ISODecryptor {
         let begin = file.extent.lowerBound
         do throws(DecryptorFailure) {
             let result = try file.decrypt(bytes) { plan, key, sample throws(DecryptorFailure) in
+                let key = named(key)
                 let cipher: SampleCipher
                 switch stream.keys?.cipher(for: key.keyID, of: key.media, hasBegun: true) ?? .missing {
                 case .usable(let usable): cipher = usable

@@ -618,6 +618,26 @@ struct HLSOriginTests {
         }
     }
 
+    /// Its groups of samples may be encrypted, and have the key of the playlist.
+    @Test(arguments: [true, false]) func aSampleEntryNamesTheKeyOfThePlaylist(saysProtected: Bool) throws {
+        let keys = HLSKeys(session: KeySession(), timeout: .seconds(30))
+        var bytes = try CorpusCase("hls-fmp4-cbcs-identity").bytes("v_init.mp4")
+        let media = try #require(try InitSegment(bytes).tracks.first?.encryption)
+        let box = try #require(bytes.indices.first { bytes[$0...].starts(with: "tenc".utf8) })
+        if !saysProtected { bytes[box + 10] = 0 }
+        var keyIDs: [KeyID] = []
+        for uri in ["skd://1", "skd://2"] {
+            let key = HLSKey(method: .sampleAES, uri: uri, keyFormat: HLSKeyFormat.fairPlay.name)
+            let section = try InitSegment(try keys.prepare(bytes, .key(key)))
+            let track = try #require(section.tracks.first)
+            #expect(track.isProtected == saysProtected)
+            #expect(track.encryption?.keyID == keys.keyID(of: key))
+            #expect(keys.session.keyURI(of: keys.keyID(of: key)) == uri)
+            keyIDs.append(keys.keyID(of: key))
+        }
+        #expect(keyIDs[0] != keyIDs[1] && (keyIDs[0] == media.keyID) == saysProtected)
+    }
+
     @Test func aServerWithoutRangesSendsAll() async throws {
         let origin = HLSOrigin(transport: Transport())
         let range = try #require(HLSByteRange(offset: 10, length: 5))
