@@ -52,6 +52,27 @@ import Testing
         #expect(playReady.systemBoxes == [PSSHBox(system: .playReady, data: object)])
     }
 
+    /// References to characters, so that the XML reader leaves the white space as it is.
+    @Test(
+        arguments: ["", " ", "&#10;\t"],
+        [
+            "{00000000-0000-0000-0000-000000000001}", "00000000000000000000000000000001",
+            "urn:uuid:00000000-0000-0000-0000-000000000001",
+        ])
+    func spellingsOfSchemesAndKIDs(space: String, keyID: String) throws {
+        let scheme = { (text: String) in "schemeIdUri=\"\(space)\(text)\(space)\"" }
+        let manifest = try manifest(
+            """
+            <Period><AdaptationSet><ContentProtection \(scheme("urn:mpeg:dash:mp4protection:2011")) value="cenc"
+              cenc:default_KID="\(space)\(keyID)\(space) {\(Self.second)}"/>
+            <ContentProtection \(scheme("urn:uuid:{1077EFEC-C0B2-4D02-ACE3-3C1E52E2FB4B}"))/></AdaptationSet></Period>
+            """)
+        let protection = try #require(manifest.protections.first)
+        #expect(protection.descriptors.map(\.scheme) == [.commonEncryption, .system(.common)])
+        #expect(protection.defaultKeyIDs.map(\.uuidString) == [Self.first, Self.second])
+        #expect(manifest.flaws.isEmpty)
+    }
+
     @Test func descriptorsOfEachLevelCount() throws {
         let manifest = try manifest(
             """
