@@ -133,6 +133,33 @@ import Testing
         #expect(manifest.flaws.isEmpty)
     }
 
+    /// Inserted Periods repeat the `refId` of others: the nearest source counts.
+    @Test func theNearestSourceCounts() throws {
+        func set(_ text: String) -> String { "<AdaptationSet>\(text)</AdaptationSet>" }
+        func period(_ text: String) -> String { "<Period>\(text)</Period>" }
+        // That of the Period itself before one in another set, and one in the same set before it. The MPD's before those of
+        // other Periods, and these in order.
+        let periods = [
+            period(set(source("a", "other")) + source("a", "first") + set(use("a"))),
+            period(source("a", "second") + set(use("a") + "<Representation>\(source("a", "inner"))</Representation>")),
+            period(set(source("a", "sibling")) + set(use("a"))), period(set(use("a", "value=\"v\""))),
+        ]
+        let manifest = try manifest(periods.joined())
+        #expect(
+            clearKeys(manifest) == [
+                ["other"], ["first"], ["inner", "inner"], ["sibling"], ["sibling"], ["first", "v"],
+            ])
+        #expect(clearKeys(try self.manifest(periods.joined() + source("a", "m"))).last == ["m", "v"])
+        // The nearest of the same scheme, and what that refers to.
+        let other = common(Self.first, in: "refId=\"a\"")
+        let leading = "<ContentProtection \(Self.clearKey) value=\"v\" refId=\"b\" ref=\"a\"/>"
+        let further = try self.manifest(
+            period(source("a", "first") + set(other + use("a")))
+                + period(source("a", "second") + leading + set(use("b"))) + period(set(use("b"))))
+        #expect(clearKeys(further) == [["first"], ["second", "v"]])
+        #expect(further.flaws.isEmpty)
+    }
+
     @Test func eachAttributeIsInheritedByItself() throws {
         let sources = source("a", "a", "value=\"A\" cenc:default_KID=\"\(Self.first)\"")
         let own = "<dashif:Laurl>own</dashif:Laurl>"
