@@ -23,6 +23,14 @@ public struct KeyID: Hashable, Sendable {
         self.init(bytes)
     }
 
+    /// Reads any spelling of a UUID: as `init(hex:)`, with braces around it, or with `urn:uuid:` in front.
+    package init?(uuid text: some StringProtocol) {
+        var rest = text.lowercased()
+        if rest.hasPrefix("urn:uuid:") { rest.removeFirst(9) }
+        if rest.hasPrefix("{"), rest.hasSuffix("}") { rest = String(rest.dropFirst().dropLast()) }
+        self.init(hex: rest)
+    }
+
     /// The 16 bytes, in UUID order.
     public var bytes: [UInt8] { value.bytes }
 

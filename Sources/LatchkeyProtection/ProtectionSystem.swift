@@ -11,10 +11,7 @@ public struct ProtectionSystem: Hashable, Sendable {
     ///
     /// Nil where what remains is no UUID.
     public init?(uuid text: some StringProtocol) {
-        var rest = String(text).lowercased()
-        if rest.hasPrefix("urn:uuid:") { rest.removeFirst(9) }
-        if rest.hasPrefix("{"), rest.hasSuffix("}") { rest = String(rest.dropFirst().dropLast()) }
-        guard let id = KeyID(hex: rest) else { return nil }
+        guard let id = KeyID(uuid: text) else { return nil }
         uuid = id.uuidString
     }
 

@@ -42,6 +42,15 @@ import Testing
         #expect(KeyID(hex: text) == nil)
     }
 
+    @Test(arguments: [
+        "00112233445566778899aabbccddeeff", "{00112233-4455-6677-8899-AABBCCDDEEFF}",
+        "{00112233445566778899aabbccddeeff}", "URN:UUID:00112233-4455-6677-8899-aabbccddeeff",
+    ])
+    func spellingsOfUUIDs(text: String) {
+        #expect(KeyID(uuid: text) == KeyID(hex: digits))
+        #expect(KeyID(uuid: "\(text)}") == nil)
+    }
+
     @Test func onlyTheZeroKIDIsZero() throws {
         #expect(try #require(KeyID([UInt8](repeating: 0, count: 16))).isZero)
         for position in 0..<16 {

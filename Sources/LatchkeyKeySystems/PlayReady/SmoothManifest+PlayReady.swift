@@ -5,13 +5,18 @@ public import LatchkeyManifests
 public import LatchkeyProtection
 
 extension SmoothManifest {
-    /// The PlayReady header; nil where no ProtectionHeader is PlayReady's. Throws why it cannot be read.
-    ///
-    /// A header whose SystemID is missing is taken for PlayReady's, as the format knew no other when it was made.
-    public func playReadyHeader() throws(FormatError) -> WRMHeader? {
-        guard let header = protectionHeaders.first(where: { $0.system == .playReady || $0.system == nil }) else {
-            return nil
+    /// What the headers hold, by their systems. Headers without a SystemID that is a UUID are PlayReady's, as the format knew no
+    /// other when it was made. They do not count if another header says that it is PlayReady's.
+    package var headersBySystem: [(system: ProtectionSystem, data: [UInt8]?)] {
+        let isTold = protectionHeaders.contains { $0.system == .playReady }
+        return protectionHeaders.compactMap { header in
+            (header.system ?? (isTold ? nil : .playReady)).map { ($0, header.data) }
         }
+    }
+
+    /// The PlayReady header; nil where no ProtectionHeader is PlayReady's. Throws why it cannot be read.
+    public func playReadyHeader() throws(FormatError) -> WRMHeader? {
+        guard let header = headersBySystem.first(where: { $0.system == .playReady }) else { return nil }
         guard let data = header.data else { throw .malformed("ProtectionHeader: no Base64") }
         return try PlayReadyObject(initializationData: data).header()
     }

@@ -57,7 +57,7 @@ extension DASHContentProtection {
     /// is one of `flaws`.
     public init(_ element: XMLElement) {
         self.init(scheme: .other, value: element.attribute(anyNamespace: "value"))
-        let uri = (element.attribute(anyNamespace: "schemeIdUri") ?? "").lowercased()
+        let uri = XMLElement.trimmed(element.attribute(anyNamespace: "schemeIdUri") ?? "").lowercased()
         if uri == "urn:mpeg:dash:mp4protection:2011" {
             scheme = .commonEncryption
         } else if uri.hasPrefix("urn:uuid:"), let system = ProtectionSystem(uuid: uri) {
@@ -68,7 +68,7 @@ extension DASHContentProtection {
         for text in (element.attribute(anyNamespace: "default_KID") ?? "").split(whereSeparator: \.isWhitespace)
             .prefix(Self.listLimit)
         {
-            if let keyID = KeyID(hex: text) {
+            if let keyID = KeyID(uuid: text) {
                 defaultKeyIDs.append(keyID)
             } else {
                 note("a default_KID is no UUID")

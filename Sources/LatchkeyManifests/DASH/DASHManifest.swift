@@ -144,24 +144,53 @@ extension DASHManifest {
             var media: OutputPolicy.Media?
         }
 
+        /// In which Period and in which AdaptationSet something stands; nil: above it.
+        private struct Place {
+            var period: Int?
+            var set: Int?
+        }
+
+        /// Where a source is looked for. `ofPeriod` and `ofManifest`: in the element itself.
+        private enum Scope: Hashable {
+            case set(Int?, Int), ofPeriod(Int), period(Int), ofManifest, manifest
+        }
+
         /// A descriptor with a `refId`, by its scheme; nil: the first with that `refId`.
         private struct SourceName: Hashable {
             var refID: String
             var scheme: DASHContentProtection.Scheme?
+            var scope: Scope
+        }
+
+        /// A descriptor with a `refId`, and its own `ref`.
+        private struct Source {
+            var number: Int
+            var reference: String?
+            var place: Place
+            /// What that leads to.
+            var next: Int?
+        }
+
+        /// What a reference leads to, by way of others.
+        private struct Chain: Hashable {
+            var numbers: [Int] = []
+            /// The last one refers to none that is there.
+            var isBroken = false
         }
 
         /// A descriptor that refers to another one.
         private struct Use: Hashable {
             var number: Int
-            var reference: String
+            var chain: Chain
         }
 
         private var descriptors: [DASHContentProtection] = []
         private var numbers: [DASHContentProtection: Int] = [:]
         private var parts: [(part: Part, levels: [Int])] = []
         private var known: Set<Part> = []
-        /// Descriptors with a `refId`, which may stand behind their uses, with their own `ref`.
-        private var sources: [SourceName: (number: Int, reference: String?)] = [:]
+        /// Descriptors with a `refId`, which may stand behind their uses. Inserted Periods repeat those of others.
+        private var sources: [Source] = []
+        private var sourceNumbers: [SourceName: Int] = [:]
         /// Every `refId` that a descriptor refers to.
         private var references: Set<String> = []
         private var uses: [Use: Int] = [:]
@@ -197,11 +226,17 @@ extension DASHManifest {
         mutating func collect(_ root: XMLElement, _ url: URIReference?) {
             // GStreamer's demuxer knows the sets of the next version by their numbers, so all stay.
             let isDynamic = root[attribute: "type"] == "dynamic"
-            findSources(in: root)
-            let common = numbers(of: root, areForAll: true)
+            findSources(in: root, Place())
+            for index in sources.indices {
+                let source = sources[index]
+                sources[index].next = source.reference.flatMap {
+                    self.source($0, descriptors[source.number].scheme, source.place)
+                }
+            }
+            let common = numbers(of: root, Place(), areForAll: true)
             commonCount = common.count
             for (number, period) in root.children.lazy.filter({ $0.localName == "Period" }).enumerated() {
-                let inPeriod = common + numbers(of: period, areForAll: true)
+                let inPeriod = common + numbers(of: period, Place(period: number), areForAll: true)
                 let keysOfPeriod = keySet(of: inPeriod)
                 unknown = []
                 var found: [Kind: (media: OutputPolicy.Media?, parts: [Int?: DASHAlternatives.Part])] = [:]
@@ -272,7 +307,8 @@ extension DASHManifest {
             set: XMLElement, _ first: DASHAlternatives.Place, _ outer: (url: URIReference, levels: [XMLElement])?,
             inherited: [Int], _ outerKeys: Int?
         ) -> [Int?] {
-            let ofSet = numbers(of: set)
+            let inSet = Place(period: first.period, set: first.set)
+            let ofSet = numbers(of: set, inSet)
             let levels = [commonCount, inherited.count, inherited.count + ofSet.count]
             let media = Self.media(of: set)
             let keysOfSet = keySet(of: ofSet) ?? outerKeys
@@ -280,7 +316,7 @@ extension DASHManifest {
             var hasOwn = false
             for representation in set.children where representation.localName == "Representation" {
                 note(representation)
-                var own = numbers(of: representation)
+                var own = numbers(of: representation, inSet)
                 if let outer, needsInitSegment(inherited + ofSet + own, keySet(of: own) ?? keysOfSet),
                     let segment = DASHInitSegment(outer.levels + [representation], from: outer.url)
                 {
@@ -384,23 +420,23 @@ extension DASHManifest {
 
         /// What holds for an element. `areForAll`: it is a Period or the MPD, of which descriptors with a `refId` hold
         /// where they are referred to, and nowhere else. One that nothing refers to is as those without.
-        private mutating func numbers(of element: XMLElement, areForAll: Bool = false) -> [Int] {
+        private mutating func numbers(of element: XMLElement, _ place: Place, areForAll: Bool = false) -> [Int] {
             setCount += 1
             guard setCount <= DASHManifest.setLimit else { return [] }
             return Self.descriptorElements(of: element).compactMap { descriptor in
                 let refID = areForAll ? descriptor.attribute(anyNamespace: "refId") : nil
-                return refID.map { references.contains($0) } ?? false ? nil : number(of: descriptor)
+                return refID.map { references.contains($0) } ?? false ? nil : number(of: descriptor, place)
             }
         }
 
-        private mutating func number(of element: XMLElement) -> Int? {
+        private mutating func number(of element: XMLElement, _ place: Place) -> Int? {
             guard let own = number(of: DASHContentProtection(element)) else { return nil }
             guard let reference = element.attribute(anyNamespace: "ref") else { return own }
-            let use = Use(number: own, reference: reference)
+            let use = Use(number: own, chain: chain(from: source(reference, descriptors[own].scheme, place)))
             if let known = uses[use] { return known }
             // It shares what it has from elsewhere, and costs little.
             uses[use] = descriptors.count
-            descriptors.append(resolved(descriptors[own], reference))
+            descriptors.append(resolved(use))
             return uses[use]
         }
 
@@ -418,7 +454,7 @@ extension DASHManifest {
         /// The most descriptors in a chain of references.
         private static let chainLimit = 8
 
-        private mutating func findSources(in element: XMLElement) {
+        private mutating func findSources(in element: XMLElement, _ place: Place) {
             for descriptor in Self.descriptorElements(of: element) {
                 if let reference = descriptor.attribute(anyNamespace: "ref"), references.count < DASHManifest.setLimit {
                     references.insert(reference)
@@ -426,31 +462,76 @@ extension DASHManifest {
                 guard let refID = descriptor.attribute(anyNamespace: "refId"), sources.count < DASHManifest.setLimit,
                     let number = number(of: DASHContentProtection(descriptor))
                 else { continue }
-                for scheme in [nil, descriptors[number].scheme] {
-                    let name = SourceName(refID: refID, scheme: scheme)
-                    if sources[name] == nil { sources[name] = (number, descriptor.attribute(anyNamespace: "ref")) }
+                for scope in Self.scopes(of: place) {
+                    for scheme in [nil, descriptors[number].scheme] {
+                        let name = SourceName(refID: refID, scheme: scheme, scope: scope)
+                        if sourceNumbers[name] == nil { sourceNumbers[name] = sources.count }
+                    }
                 }
+                let reference = descriptor.attribute(anyNamespace: "ref")
+                sources.append(Source(number: number, reference: reference, place: place))
             }
-            for child in element.children where ["Period", "AdaptationSet", "Representation"].contains(child.localName)
-            {
-                findSources(in: child)
+            var (periods, sets) = (0, 0)
+            for child in element.children {
+                var inner = place
+                switch child.localName {
+                case "Period": (inner.period, periods) = (periods, periods + 1)
+                case "AdaptationSet": (inner.set, sets) = (sets, sets + 1)
+                case "Representation": break
+                default: continue
+                }
+                findSources(in: child, inner)
             }
         }
 
-        private func resolved(_ descriptor: DASHContentProtection, _ reference: String) -> DASHContentProtection {
-            var result = descriptor
-            var next: String? = reference
-            for _ in 0..<Self.chainLimit {
-                guard let refID = next else { return result }
-                let source =
-                    sources[SourceName(refID: refID, scheme: result.scheme)]
-                    ?? sources[SourceName(refID: refID, scheme: nil)]
-                guard let source, let inherited = result.inheriting(from: descriptors[source.number]) else {
-                    result.note("a ContentProtection has a ref that leads to no other of its scheme")
-                    return result
-                }
-                (result, next) = (inherited, source.reference)
+        /// Those that a source counts in. `ofUse`: those that one is looked for in, the nearest first.
+        private static func scopes(of place: Place, ofUse: Bool = false) -> [Scope] {
+            var scopes: [Scope] = []
+            if let set = place.set { scopes.append(.set(place.period, set)) }
+            if let period = place.period {
+                if ofUse || place.set == nil { scopes.append(.ofPeriod(period)) }
+                scopes.append(.period(period))
             }
+            if ofUse || place.set == nil && place.period == nil { scopes.append(.ofManifest) }
+            return scopes + [.manifest]
+        }
+
+        /// The nearest one with that `refId`, of that scheme if there is one.
+        private func source(_ refID: String, _ scheme: DASHContentProtection.Scheme, _ place: Place) -> Int? {
+            let scopes = Self.scopes(of: place, ofUse: true)
+            for scheme in [scheme, nil] {
+                for scope in scopes {
+                    let name = SourceName(refID: refID, scheme: scheme, scope: scope)
+                    if let found = sourceNumbers[name] { return found }
+                }
+            }
+            return nil
+        }
+
+        private func chain(from first: Int?) -> Chain {
+            var (chain, next, leadsOn) = (Chain(), first, true)
+            while leadsOn, chain.numbers.count < Self.chainLimit {
+                guard let source = next.map({ sources[$0] }) else {
+                    chain.isBroken = true
+                    return chain
+                }
+                chain.numbers.append(source.number)
+                (next, leadsOn) = (source.next, source.reference != nil)
+            }
+            return chain
+        }
+
+        private func resolved(_ use: Use) -> DASHContentProtection {
+            var result = descriptors[use.number]
+            var isBroken = use.chain.isBroken
+            for number in use.chain.numbers {
+                guard let inherited = result.inheriting(from: descriptors[number]) else {
+                    isBroken = true
+                    break
+                }
+                result = inherited
+            }
+            if isBroken { result.note("a ContentProtection has a ref that leads to no other of its scheme") }
             return result
         }
     }

@@ -388,14 +388,16 @@ extension HLSPlaylistRewriter {
 /// Finds out which sound goes with each variant of a master playlist, while it is read.
 struct HLSDefaultAudio {
     private struct Group {
-        /// In order, each once.
-        var urls: [String]
+        /// In order, each playlist once.
+        var sounds: [HLSRewriting.Sound] = []
         /// The first with `DEFAULT=YES`.
         var preferred: String?
     }
 
     private static let limit = 64
-    private var groups: [String: Group] = [:]
+    /// In order, and the places of their names.
+    private var groups: [Group] = []
+    private var places: [String: Int] = [:]
     private var variants: [(url: String, group: String)] = []
     /// The `AUDIO` of the variant whose URL comes next.
     private var pending: String?
@@ -403,10 +405,15 @@ struct HLSDefaultAudio {
     /// An `EXT-X-MEDIA` of the type AUDIO whose playlist is at `url`.
     mutating func add(_ list: HLSAttributeList, _ url: String) {
         guard let name = list["GROUP-ID"] else { return }
-        var group = groups[name] ?? Group(urls: [])
-        if group.urls.count < Self.limit, !group.urls.contains(url) { group.urls.append(url) }
-        if list["DEFAULT"] == "YES", group.preferred == nil { group.preferred = url }
-        groups[name] = group
+        let place = places[name] ?? groups.count
+        if place == groups.count {
+            places[name] = place
+            groups.append(Group())
+        }
+        if groups[place].sounds.count < Self.limit, !groups[place].sounds.contains(where: { $0.url == url }) {
+            groups[place].sounds.append(HLSRewriting.Sound(url: url, name: list["NAME"] ?? list["LANGUAGE"] ?? ""))
+        }
+        if list["DEFAULT"] == "YES", groups[place].preferred == nil { groups[place].preferred = url }
     }
 
     mutating func variantBegins(_ attributes: Substring) {
@@ -421,15 +428,16 @@ struct HLSDefaultAudio {
     var byVariant: [String: String] {
         var found: [String: String] = [:]
         for (url, name) in variants where found[url] == nil {
-            guard let group = groups[name] else { continue }
-            found[url] = group.preferred ?? (group.urls.count == 1 ? group.urls.first : nil)
+            guard let group = places[name].map({ groups[$0] }) else { continue }
+            found[url] = group.preferred ?? (group.sounds.count == 1 ? group.sounds.first?.url : nil)
         }
         return found
     }
 
-    /// Those that may be chosen among, by the names of their groups.
-    var choices: [[String]] {
-        groups.sorted { $0.key < $1.key }.map(\.value.urls).filter { $0.count > 1 }
+    /// Those that may be chosen among, by groups.
+    var choices: [[HLSRewriting.Sound]] {
+        let urls = Set(groups.lazy.flatMap(\.sounds).map(\.url))
+        return urls.count > 1 ? groups.map(\.sounds) : []
     }
 }
 

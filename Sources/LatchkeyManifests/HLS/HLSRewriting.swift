@@ -76,6 +76,20 @@ public struct HLSRewriting: Sendable {
         }
     }
 
+    /// An audio rendition of a master playlist, with a playlist of its own.
+    public struct Sound: Hashable, Sendable {
+        /// Of its playlist at the origin; absolute.
+        public var url: String
+        /// `NAME`, else `LANGUAGE`. Groups have the same renditions under the same names (RFC 8216, 4.3.4.1.1).
+        public var name: String
+
+        /// `url` is absolute.
+        public init(url: String, name: String) {
+            self.url = url
+            self.name = name
+        }
+    }
+
     /// The playlist for the demuxer, without a byte order mark.
     public var bytes: [UInt8] = []
     /// As it came; rewriting does not change it.
@@ -123,8 +137,8 @@ public struct HLSRewriting: Sendable {
     /// Of a master playlist, by the URL of a variant: the playlist of the sound that goes with it, where there is one
     /// alone or one is the default.
     public var defaultAudio: [String: String] = [:]
-    /// Of a master playlist: the playlists of the sound of each group that has several, in order, at most 64 of a group.
-    public var soundGroups: [[String]] = []
+    /// Of a master playlist that has several audio renditions: those of each group, in order, at most 64 of a group.
+    public var soundGroups: [[Sound]] = []
     /// Of a master playlist: the variants whose size it tells, but for those that were left out.
     public var qualities: [PictureQuality] = []
     /// Of a master playlist: each name once, in the order of the playlist.

@@ -146,7 +146,7 @@ public struct SmoothManifest: Hashable, Sendable {
         let text = element.text.utf8.filter { $0 != 0x20 && !(0x09...0x0D ~= $0) }
         let data = Base64.decode(String(decoding: text, as: UTF8.self))
         return ProtectionHeader(
-            system: element[attribute: "SystemID"].flatMap { ProtectionSystem(uuid: $0) },
+            system: element[attribute: "SystemID"].flatMap { ProtectionSystem(uuid: XMLElement.trimmed($0)) },
             data: data?.isEmpty == true ? nil : data)
     }
 }

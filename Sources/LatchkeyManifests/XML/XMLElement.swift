@@ -87,7 +87,9 @@ public struct XMLElement: Hashable, Sendable {
     }
 
     /// `text` without white space at either end.
-    public var trimmedText: String {
+    public var trimmedText: String { Self.trimmed(text) }
+
+    static func trimmed(_ text: String) -> String {
         let space: Set<Unicode.Scalar> = [" ", "\t", "\n", "\r"]
         let scalars = text.unicodeScalars
         guard let start = scalars.firstIndex(where: { !space.contains($0) }),

@@ -52,6 +52,27 @@ import Testing
         #expect(playReady.systemBoxes == [PSSHBox(system: .playReady, data: object)])
     }
 
+    /// References to characters, so that the XML reader leaves the white space as it is.
+    @Test(
+        arguments: ["", " ", "&#10;\t"],
+        [
+            "{00000000-0000-0000-0000-000000000001}", "00000000000000000000000000000001",
+            "urn:uuid:00000000-0000-0000-0000-000000000001",
+        ])
+    func spellingsOfSchemesAndKIDs(space: String, keyID: String) throws {
+        let scheme = { (text: String) in "schemeIdUri=\"\(space)\(text)\(space)\"" }
+        let manifest = try manifest(
+            """
+            <Period><AdaptationSet><ContentProtection \(scheme("urn:mpeg:dash:mp4protection:2011")) value="cenc"
+              cenc:default_KID="\(space)\(keyID)\(space) {\(Self.second)}"/>
+            <ContentProtection \(scheme("urn:uuid:{1077EFEC-C0B2-4D02-ACE3-3C1E52E2FB4B}"))/></AdaptationSet></Period>
+            """)
+        let protection = try #require(manifest.protections.first)
+        #expect(protection.descriptors.map(\.scheme) == [.commonEncryption, .system(.common)])
+        #expect(protection.defaultKeyIDs.map(\.uuidString) == [Self.first, Self.second])
+        #expect(manifest.flaws.isEmpty)
+    }
+
     @Test func descriptorsOfEachLevelCount() throws {
         let manifest = try manifest(
             """
@@ -110,6 +131,33 @@ import Testing
         // Each once: the same descriptors hold for two, and a source in a set holds there too.
         #expect(clearKeys(manifest) == [["m"], ["l"], ["p"], ["l"], ["i"], ["i"], ["p", "2"]])
         #expect(manifest.flaws.isEmpty)
+    }
+
+    /// Inserted Periods repeat the `refId` of others: the nearest source counts.
+    @Test func theNearestSourceCounts() throws {
+        func set(_ text: String) -> String { "<AdaptationSet>\(text)</AdaptationSet>" }
+        func period(_ text: String) -> String { "<Period>\(text)</Period>" }
+        // That of the Period itself before one in another set, and one in the same set before it. The MPD's before those of
+        // other Periods, and these in order.
+        let periods = [
+            period(set(source("a", "other")) + source("a", "first") + set(use("a"))),
+            period(source("a", "second") + set(use("a") + "<Representation>\(source("a", "inner"))</Representation>")),
+            period(set(source("a", "sibling")) + set(use("a"))), period(set(use("a", "value=\"v\""))),
+        ]
+        let manifest = try manifest(periods.joined())
+        #expect(
+            clearKeys(manifest) == [
+                ["other"], ["first"], ["inner", "inner"], ["sibling"], ["sibling"], ["first", "v"],
+            ])
+        #expect(clearKeys(try self.manifest(periods.joined() + source("a", "m"))).last == ["m", "v"])
+        // The nearest of the same scheme, and what that refers to.
+        let other = common(Self.first, in: "refId=\"a\"")
+        let leading = "<ContentProtection \(Self.clearKey) value=\"v\" refId=\"b\" ref=\"a\"/>"
+        let further = try self.manifest(
+            period(source("a", "first") + set(other + use("a")))
+                + period(source("a", "second") + leading + set(use("b"))) + period(set(use("b"))))
+        #expect(clearKeys(further) == [["first"], ["second", "v"]])
+        #expect(further.flaws.isEmpty)
     }
 
     @Test func eachAttributeIsInheritedByItself() throws {

@@ -94,10 +94,29 @@ import Testing
         #expect(
             result.defaultAudio
                 == ["\(base)v1.m3u8": "\(base)a/1.m3u8", "\(base)v3.m3u8": "\(base)e.m3u8"])
-        // Where there is a choice. One without a playlist is none, and neither is one that is there twice.
-        #expect(result.soundGroups == [["d", "e", "f"], ["b", "c"]].map { $0.map { "\(base)\($0).m3u8" } })
+        // Each playlist once in its group. A rendition without one is in the segments of the variants.
+        #expect(result.soundGroups.map { $0.map(\.name) } == [["a"], ["b", "c"], ["d", "e", "f"]])
+        #expect(result.soundGroups.first?.first?.url == "\(base)a/1.m3u8")
         // Each is named for the demuxer, too.
         for url in result.defaultAudio.values { #expect(result.resources.contains(.playlist(url: url))) }
+    }
+
+    /// One playlist is no choice, however many groups have it.
+    @Test(arguments: [("1", "1", 0), ("1", "2", 2)]) func soundOfSeveralGroups(
+        first: String, second: String, count: Int
+    ) throws {
+        let master = """
+            #EXTM3U
+            #EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID="z",NAME="a",URI="\(first).m3u8"
+            #EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID="y",NAME="a",URI="\(second).m3u8"
+            #EXT-X-STREAM-INF:BANDWIDTH=1,AUDIO="z"
+            v.m3u8
+            """
+        var rewriter = HLSPlaylistRewriter(keyFormats: [])
+        let result = try rewriter.rewrite(master, routes: routes).result
+        #expect(result.soundGroups.count == count)
+        #expect(result.soundGroups.joined().allSatisfy { $0.name == "a" })
+        #expect(result.soundGroups.last?.first?.url.hasSuffix("2.m3u8") != false)
     }
 
     @Test(arguments: [

@@ -78,6 +78,25 @@ import Testing
         #expect(try manifest.playReadyHeader()?.keys.map(\.keyID) == [keyID])
     }
 
+    /// One without a SystemID counts only if none says so.
+    @Test(arguments: ["", " SystemID='none'", " SystemID=''"], [true, false])
+    func aHeaderThatSaysItIsPlayReadysWins(attribute: String, isInFront: Bool) throws {
+        let keyID = try #require(KeyID(hex: "734fe7f558fbf5522cd6704d6f8e66ef"))
+        let header = try WRMHeader(version: .v4_3, keys: [.init(keyID, algorithm: .aesCTR)])
+        let object = try PlayReadyObject(header: header).serialized()
+        let headers = [
+            "<ProtectionHeader\(attribute)>AAAA</ProtectionHeader>",
+            "<ProtectionHeader SystemID=' {9A04F079-9840-4286-AB92-E65BE0885F95} '>\(Base64.encode(object))"
+                + "</ProtectionHeader>",
+        ]
+        let manifest = try manifest(
+            "<Protection>\((isInFront ? headers : headers.reversed()).joined())</Protection>")
+        #expect(try manifest.playReadyHeader()?.keys.map(\.keyID) == [keyID])
+        let data: [[UInt8]?] = manifest.headersBySystem.map(\.data)
+        #expect(data == [object])
+        #expect(manifest.encryption?.keyID == keyID)
+    }
+
     @Test func textStaysAwayFromTheStockDemuxer() throws {
         let given = try SmoothManifest(try manifest(Self.streams).serialized())
         #expect(given.streams.map(\.label) == ["v", "first", "second"])

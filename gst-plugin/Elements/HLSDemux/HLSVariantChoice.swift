@@ -17,8 +17,10 @@ struct HLSVariantChoice {
     }
 
     private var variants: [HLSRewriting.Variant] = []
-    /// The playlists of sound, and with each those of its group: another language is better than none.
-    private var sounds: [String: [String]] = [:]
+    /// The playlists of sound by groups: another language is better than none.
+    private var sounds: [[HLSRewriting.Sound]] = []
+    /// Where each of them is the first time.
+    private var soundPlaces: [String: (group: Int, name: String)] = [:]
     private var refused: Set<String> = []
     /// Those of them that play until a key which is needed later.
     private var beginning: Set<String> = []
@@ -30,15 +32,16 @@ struct HLSVariantChoice {
     /// All variants of the master playlist, which names these children and `soundGroups`. A playlist that is for the sound of
     /// others, too, is no matter of the choice: another variant is no such sound, and other sound may be no such variant.
     mutating func setVariants(
-        _ variants: [HLSRewriting.Variant], among children: [HLSRewriting.Child], soundGroups: [[String]] = []
+        _ variants: [HLSRewriting.Variant], among children: [HLSRewriting.Child],
+        soundGroups: [[HLSRewriting.Sound]] = []
     ) {
         let audio = Set(children.lazy.filter { $0.role == .audio }.map(\.url))
         self.variants = variants.filter { !audio.contains($0.url) }
         let own = Set(variants.map(\.url))
-        sounds = [:]
-        for group in soundGroups {
-            let group = group.filter { !own.contains($0) }
-            for url in group where sounds[url] == nil { sounds[url] = group }
+        sounds = soundGroups.map { group in group.filter { !own.contains($0.url) } }
+        soundPlaces = [:]
+        for (number, group) in sounds.enumerated() {
+            for sound in group where soundPlaces[sound.url] == nil { soundPlaces[sound.url] = (number, sound.name) }
         }
     }
 
@@ -57,7 +60,7 @@ struct HLSVariantChoice {
     }
 
     /// Whether the playlist is one of sound that another may stand in for.
-    func isSound(_ url: String) -> Bool { (sounds[url]?.count ?? 0) > 1 }
+    func isSound(_ url: String) -> Bool { soundPlaces.count > 1 && soundPlaces[url] != nil }
 
     func isRefused(_ url: String) -> Bool { refused.contains(url) }
 
@@ -99,9 +102,16 @@ struct HLSVariantChoice {
 
     /// The playlist to give in the place of `url`: itself, unless its keys are refused and those of another variant are not.
     /// Of the others, it is the one of the next lower bit rate, or else of the next higher one. Where no variant has all keys,
-    /// it is one that begins. Of sound, it is the first of the group.
+    /// it is one that begins. Of sound, it is that of the same name in another group, or else the first of the own group, or else
+    /// the first of all: the sound of all variants has the same times.
     func playlist(for url: String) -> String {
-        if isSound(url), refused.contains(url) { return sounds[url]?.first { !refused.contains($0) } ?? url }
+        if refused.contains(url), let own = soundPlaces[url] {
+            let others = sounds.joined().filter { !refused.contains($0.url) }
+            let found =
+                others.first { $0.name == own.name } ?? sounds[own.group].first { !refused.contains($0.url) }
+                ?? others.first
+            return found?.url ?? url
+        }
         guard refused.contains(url), let own = variants.first(where: { $0.url == url }) else { return url }
         var others = variants.filter { !refused.contains($0.url) }
         if others.isEmpty, !beginning.contains(url) { others = variants.filter { beginning.contains($0.url) } }

@@ -203,9 +203,9 @@ final class SmoothRun: AdaptiveRun {
 extension SmoothManifest {
     /// What to ask for early.
     package func keyGroups(choose: ([ProtectionSystem]) -> ProtectionSystem?) -> [ManifestKeyGroup] {
-        let usable = protectionHeaders.filter { $0.data != nil }
-        guard let system = choose(usable.map { $0.system ?? .playReady }) else { return [] }
-        let own = usable.filter { ($0.system ?? .playReady) == system }
+        let usable = headersBySystem.filter { $0.data != nil }
+        guard let system = choose(usable.map(\.system)) else { return [] }
+        let own = usable.filter { $0.system == system }
         let boxes = own.flatMap { header -> [PSSHBox] in
             let data = header.data ?? []
             let boxes = PSSHBox.readableBoxes(in: data)

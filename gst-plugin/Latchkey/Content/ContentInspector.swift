@@ -109,10 +109,9 @@ struct ContentInspector: Sendable {
         for stream in manifest.streams where stream.type == .audio { content.add(audioTrack: stream.label ?? "audio") }
         content.isProtected = manifest.isProtected
         content.add(keyIDs: manifest.keyIDs)
-        for header in manifest.protectionHeaders {
-            let system = header.system ?? .playReady
-            content.add(system)
-            content.note(PSSHBox(system: system, data: header.data ?? []))
+        for header in manifest.headersBySystem {
+            content.add(header.system)
+            content.note(PSSHBox(system: header.system, data: header.data ?? []))
         }
         content.lacksKeyIDs = manifest.lacksKeyIDs
         for group in manifest.keyGroups(choose: choose) { content.add(group, origin: "smooth-streaming") }

@@ -89,6 +89,37 @@ import Testing
         #expect(told.departures.withLock { $0.isEmpty })
     }
 
+    /// That of the same name in another group goes before another language of the same group.
+    @Test(
+        arguments: [
+            ("a", "b", ["a"]), ("a b", "c", ["a", "b"]), ("a b c", "d", ["a", "b", "c"]), ("a b c d", "a", []),
+            ("b", "a", []),
+        ] as [(String, String, [String])])
+    func soundOfAnotherGroupIsPlayed(refused: String, expected: String, names: [String]) async throws {
+        let refused = refused.split(separator: " ").map { "skd://\($0)/" }
+        let (presentation, session, _, told) = try Self.presentation { uri in refused.contains { uri.hasPrefix($0) } }
+        defer { presentation.close() }
+        let sounds = [("high", "en", "a"), ("high", "de", "c"), ("low", "en", "b"), ("low", "de", "d")].map {
+            "#EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID=\"\($0.0)\",NAME=\"\($0.1)\",URI=\"\($0.2).m3u8\"\n"
+        }
+        let variants = [(9, "high"), (1, "low")].map {
+            "#EXT-X-STREAM-INF:BANDWIDTH=\($0.0),AUDIO=\"\($0.1)\"\n\($0.0).m3u8\n"
+        }
+        let master = "#EXTM3U\n\(sounds.joined())\(variants.joined())"
+        _ = try presentation.start(Array(master.utf8), from: "https://a.test/master.m3u8")
+        for (asked, given) in [("9", "9"), ("a", expected), ("a", expected)] {
+            let resource = HLSResource.playlist(url: "https://a.test/\(asked).m3u8")
+            let path = try #require(presentation.table.knownName(of: resource))
+            let answer = await presentation.answer(LoopbackRequest(path: "\(path).m3u8"))
+            #expect(String(decoding: answer.body, as: UTF8.self).contains(",\(given)-0\n"))
+        }
+        let all = Set(told.leftOut.withLock { $0 }.flatMap(\.keys).map { session.name(of: $0) })
+        #expect(all.allSatisfy { key in names.contains { key.contains("\($0)/") } })
+        #expect(names.allSatisfy { name in all.contains { $0.contains("\(name)/") } })
+        // All variants stay.
+        #expect(told.departures.withLock { $0.isEmpty })
+    }
+
     @Test func aVariantIsLeftBeforeAKeyThatIsRefused() async throws {
         let (presentation, session, keys, told) = try Self.presentation { $0 == "skd://9/3" }
         defer { presentation.close() }

@@ -195,28 +195,39 @@ struct HLSScheduleTests {
         #expect(!Self.choice("1a 2", refused: "", sounds: "1a").isOpen(for: "2"))
     }
 
-    /// Groups of sound, of which `v` is also a variant, and the playlists of refused keys: what is given.
+    /// Groups of sound, of which `v` is also a variant, and the playlists of refused keys: what is given. A name stands behind a
+    /// colon, else all are different.
     @Test(arguments: [
         // The first of the group that is left.
         ("a b c", "a", "a", "b"), ("a b c", "b", "b", "a"), ("a b c", "a b", "b", "c"), ("a b c", "a", "c", "c"),
         // None is left, or there is none.
-        ("a b", "a b", "a", "a"), ("a", "a", "a", "a"), ("a b, c d", "a b", "a", "a"), ("a b, c d", "c", "c", "d"),
+        ("a b", "a b", "a", "a"), ("a", "a", "a", "a"), ("a b, c d", "a b c d", "b", "b"), ("a, a", "a", "a", "a"),
+        // That of the same name in another group, or else the own group, or else another one.
+        ("a:en b:de, c:en d:de", "b", "b", "d"), ("a:en b:de, c:en d:de", "b d", "b", "a"),
+        ("a:en b:de, c:en d:de", "a b d", "b", "c"), ("a:en b:de, c:en d:de", "c d", "d", "b"),
+        ("a b, c d", "c", "c", "d"), ("a b, c d", "a b", "a", "c"), ("a, b", "a", "a", "b"), ("a, b", "b", "b", "a"),
         // One of several groups is of the first.
-        ("a b, a c", "a b", "a", "a"),
+        ("a b, a c", "a", "a", "b"), ("b, a c, a", "a", "a", "c"),
         // Pictures are no sound, and sound is no variant.
         ("a v", "a", "a", "a"), ("a b v", "v", "v", "v"), ("a b", "w", "w", "v"), ("a b", "a b", "a", "a"),
     ])
     func otherSoundIsPlayed(groups: String, refused: String, asked: String, given: String) {
-        let groups = groups.split(separator: ",").map { $0.split(separator: " ").map(String.init) }
+        let sounds = groups.split(separator: ",").map { group in
+            group.split(separator: " ").map { sound in
+                let parts = sound.split(separator: ":").map(String.init)
+                return HLSRewriting.Sound(url: parts[0], name: parts[parts.count - 1])
+            }
+        }
+        let groups = sounds.map { $0.map(\.url) }
         var choice = HLSVariantChoice()
         choice.setVariants(
             ["v", "w", "x"].map { HLSRewriting.Variant(url: $0, bitRate: 1) },
-            among: groups.joined().map { HLSRewriting.Child(url: $0, role: .audio) }, soundGroups: groups)
+            among: groups.joined().map { HLSRewriting.Child(url: $0, role: .audio) }, soundGroups: sounds)
         for name in refused.split(separator: " ") { choice.refuse(String(name)) }
         #expect(choice.playlist(for: asked) == given)
         // It is no variant.
         #expect(groups.joined().allSatisfy { !choice.kept.contains($0) })
-        #expect(choice.isSound("a") == (Set(groups[0]).subtracting(["v"]).count > 1) && !choice.isSound("v"))
+        #expect(choice.isSound("a") == (Set(groups.joined()).subtracting(["v"]).count > 1) && !choice.isSound("v"))
     }
 
     /// As a presentation searches, whose variants all have keys that are refused.
