@@ -2,6 +2,7 @@
 
 import LatchkeyContainers
 import LatchkeyElementKit
+import LatchkeyKeySession
 import LatchkeyProtection
 import Synchronization
 
