@@ -428,6 +428,13 @@ static inline gboolean ek_has_source_template(GstElement *element, GstPadPresenc
   }
   return FALSE;
 }
+/* Whether the pad was made from a template with this presence. */
+static inline gboolean ek_has_presence(GstPad *pad, GstPadPresence presence) {
+  GstPadTemplate *templ = gst_pad_get_pad_template(pad);
+  gboolean has = templ && GST_PAD_TEMPLATE_PRESENCE(templ) == presence;
+  gst_clear_object(&templ);
+  return has;
+}
 static inline gboolean ek_is_flagged_as_sink(GstElement *element) {
   return GST_OBJECT_FLAG_IS_SET(element, GST_ELEMENT_FLAG_SINK);
 }

@@ -281,6 +281,17 @@ func connectPadSignal(
         { data, _ in if let data { Unmanaged<PadHandler>.fromOpaque(data).release() } }, GConnectFlags(0))
 }
 
+/// Connects to the changes of a property. `instance`: the element or pad that has it.
+func connectNotice(
+    of property: String, _ instance: UnsafeMutableRawPointer, _ body: @escaping () -> Void
+) -> gulong {
+    // SAFETY: as above.
+    g_signal_connect_data(
+        instance, "notify::\(property)", unsafeBitCast(notice, to: GCallback.self),
+        Unmanaged.passRetained(NoticeHandler(body)).toOpaque(),
+        { data, _ in if let data { Unmanaged<NoticeHandler>.fromOpaque(data).release() } }, GConnectFlags(0))
+}
+
 private final class InsideHandler {
     let bin: UnsafeMutablePointer<GstBin>
     let body: @Sendable (String, String) -> Void
@@ -319,6 +330,16 @@ private final class PadHandler {
 private let padSignal: @convention(c) (gpointer?, UnsafeMutablePointer<GstPad>?, gpointer?) -> Void = { _, pad, data in
     guard let pad, let data else { return }
     Unmanaged<PadHandler>.fromOpaque(data).takeUnretainedValue().body(PadReference(sharing: pad))
+}
+
+private final class NoticeHandler {
+    let body: () -> Void
+    init(_ body: @escaping () -> Void) { self.body = body }
+}
+
+private let notice: @convention(c) (gpointer?, gpointer?, gpointer?) -> Void = { _, _, data in
+    guard let data else { return }
+    Unmanaged<NoticeHandler>.fromOpaque(data).takeUnretainedValue().body()
 }
 
 extension UnsafeMutablePointer<GstElement> {

@@ -172,7 +172,21 @@ extension PadReference {
 
     /// Calls `body` each time the pad's link is gone, on the thread that takes it away, before another can be made there. Ends
     /// when the last reference to the watch goes.
-    public func watchLink(_ body: @escaping () -> Void) -> LinkWatch { LinkWatch(self, body) }
+    public func watchLink(_ body: @escaping () -> Void) -> PadSignalWatch {
+        PadSignalWatch(self, connectPadSignal("unlinked", of: pointer) { _ in body() })
+    }
+
+    /// Calls `body` each time the pad has got other caps, on the thread that brings them; with a source pad, before they leave it.
+    /// Ends when the last reference to the watch goes.
+    public func watchCaps(_ body: @escaping () -> Void) -> PadSignalWatch {
+        PadSignalWatch(self, connectNotice(of: "caps", pointer, body))
+    }
+
+    /// Whether the pad was made on request, as the sink pads of a funnel or a multiqueue are.
+    public var isRequested: Bool { ek_has_presence(pointer, GST_PAD_REQUEST) != 0 }
+
+    /// Whether its element has the pad from the start.
+    public var isAlwaysThere: Bool { ek_has_presence(pointer, GST_PAD_ALWAYS) != 0 }
 
     /// What the pad's template allows.
     public var templateCaps: Caps { gst_pad_get_pad_template_caps(pointer).map { Caps(owning: $0) } ?? .any }
@@ -246,17 +260,17 @@ public final class PadsWatch: Sendable {
     deinit { g_signal_handler_disconnect(UnsafeMutableRawPointer(element.reference.pointer), handler) }
 }
 
-/// Watches for the end of a pad's links. Ends when the last reference to it goes. Thread-safe.
-public final class LinkWatch: @unchecked Sendable {
+/// Watches a pad's links or caps. Ends when the last reference to it goes. Thread-safe.
+public final class PadSignalWatch: @unchecked Sendable {
     // SAFETY: constants; GLib takes the handler away once.
 
     /// The pad that is watched.
     public let pad: PadReference
     private let handler: gulong
 
-    fileprivate init(_ pad: PadReference, _ body: @escaping () -> Void) {
+    fileprivate init(_ pad: PadReference, _ handler: gulong) {
         self.pad = pad
-        handler = connectPadSignal("unlinked", of: pad.pointer) { _ in body() }
+        self.handler = handler
     }
 
     // A call of the handler that is under way goes on.

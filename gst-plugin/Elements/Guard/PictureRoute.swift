@@ -12,6 +12,9 @@ import Synchronization
 /// buffer that passes has it walked again, and waits for that. So no buffer is ahead of what is known of its way, and
 /// none is looked at behind a guard. A link that goes leaves such an end: not every element tells those in front of it that it
 /// has another link.
+///
+/// Where pictures are known to come, they are followed, through elements that join streams, too: the caps behind such an
+/// element are those of the stream that came last. Where only the caps tell, other caps have the way walked again.
 final class PictureRoute: Sendable {
     private enum Verdict {
         /// Every branch is guarded, or ends nowhere yet.
@@ -20,13 +23,22 @@ final class PictureRoute: Sendable {
         case open(sink: String)
     }
 
+    private struct Outcome {
+        var verdict = Verdict.closed
+        /// Whether keys that were usable are not, or the other way round.
+        var isNews = false
+        /// The sinks of which nothing tells what comes there, by the pads with the gates in front.
+        var untyped: [UnsafeMutableRawPointer: String] = [:]
+    }
+
     private struct State {
         var verdict: Verdict?
         /// The key that was used last.
         var keyID: KeyID?
         var gates: [(pad: PadReference, probe: PadProbe)] = []
         var watches: [PadsWatch] = []
-        var links: [LinkWatch] = []
+        var links: [PadSignalWatch] = []
+        var caps: [PadSignalWatch] = []
         var reconfigurations: PadProbe?
         var isForgotten = false
     }
@@ -52,7 +64,7 @@ final class PictureRoute: Sendable {
             state.keyID = keyID
             return state.verdict
         }
-        return Self.error(known ?? walk(), keyID)
+        return Self.error(known ?? walk().verdict, keyID)
     }
 
     /// The element stops.
@@ -80,10 +92,11 @@ final class PictureRoute: Sendable {
 
     // MARK: Walks
 
-    /// Media has come to a gate. Whether it may pass.
-    private func passes() -> Bool {
-        let verdict = walk()
+    /// Media has come to the gate at this pad. Whether it may pass: what has no caps by now may be pictures.
+    private func passes(at pad: UnsafeMutableRawPointer) -> Bool {
+        let outcome = walk()
         let keyID = state.withLock { $0.keyID }
+        let verdict = outcome.untyped[pad].map { Verdict.open(sink: $0) } ?? outcome.verdict
         guard let error = Self.error(verdict, keyID) else { return true }
         onOpen(keyID, error)
         return false
@@ -91,21 +104,20 @@ final class PictureRoute: Sendable {
 
     /// Follows every branch, and puts gates where one ends.
     @discardableResult
-    private func walk() -> Verdict {
+    private func walk() -> Outcome {
         turn.lock()
-        let (verdict, isNews, old) = walkInTurn()
+        let (outcome, old) = walkInTurn()
         turn.unlock()
         // What the old ones keep may go here.
         withExtendedLifetime(old) {}
-        if isNews { session.pictureRouteDidChange() }
-        return verdict
+        if outcome.isNews { session.pictureRouteDidChange() }
+        return outcome
     }
 
-    /// `isNews`: keys that were usable here are not, or the other way round.
-    private func walkInTurn() -> (Verdict, isNews: Bool, old: State) {
+    private func walkInTurn() -> (Outcome, old: State) {
         var state = state.withLock { $0 }
         let old = state
-        guard !state.isForgotten else { return (.closed, false, old) }
+        guard !state.isForgotten else { return (Outcome(), old) }
         if state.reconfigurations == nil {
             state.reconfigurations = source.probeEvents(.upstream) { [weak self] event in
                 if event.isReconfigure { self?.walk() }
@@ -115,8 +127,10 @@ final class PictureRoute: Sendable {
         var walk = RouteWalk(
             session: session,
             gate: { pad in
-                old.gates.first { $0.pad.isSame(as: pad) }?.probe
-                    ?? pad.gateBuffers { [weak self] in self?.passes() ?? true }
+                // The pad keeps this: it must not keep the pad.
+                let place = UnsafeMutableRawPointer(pad.pointer)
+                return old.gates.first { $0.pad.isSame(as: pad) }?.probe
+                    ?? pad.gateBuffers { [weak self] in self?.passes(at: place) ?? true }
             },
             watch: { element in
                 old.watches.first { $0.element.isSame(as: element) }
@@ -124,10 +138,13 @@ final class PictureRoute: Sendable {
             },
             link: { pad in
                 old.links.first { $0.pad.isSame(as: pad) } ?? pad.watchLink { [weak self] in self?.walk() }
+            },
+            caps: { pad in
+                old.caps.first { $0.pad.isSame(as: pad) } ?? pad.watchCaps { [weak self] in self?.walk() }
             })
         walk.follow(source)
         for gate in old.gates where !walk.gates.contains(where: { $0.pad.isSame(as: gate.pad) }) { gate.probe.remove() }
-        (state.gates, state.watches, state.links) = (walk.gates, walk.watches, walk.links)
+        (state.gates, state.watches, state.links, state.caps) = (walk.gates, walk.watches, walk.links, walk.capsWatches)
         let verdict = walk.openSink.map { Verdict.open(sink: $0) } ?? .closed
         let isNews =
             switch (old.verdict, verdict) {
@@ -139,7 +156,7 @@ final class PictureRoute: Sendable {
             state.keyID = $0.keyID
             $0 = state
         }
-        return (verdict, isNews, old)
+        return (Outcome(verdict: verdict, isNews: isNews, untyped: walk.untyped), old)
     }
 }
 
@@ -202,77 +219,126 @@ final class PictureRoutes: Sendable {
     }
 }
 
+/// What is known of the pictures in a stream. More is known in later cases.
+private enum Pictures: Comparable {
+    /// It is sound or text.
+    case absent
+    /// It has no caps yet.
+    case unknown
+    /// Something else is inside, which the caps behind an element will tell.
+    case wrapped
+    /// It has some, or is a container that may have.
+    case present
+}
+
 /// One walk along all branches behind a pad.
 private struct RouteWalk {
     let session: KeySession
     /// The gate at a pad, which may be there from before.
     let gate: (PadReference) -> PadProbe
     let watch: (SharedElement) -> PadsWatch
-    let link: (PadReference) -> LinkWatch
+    let link: (PadReference) -> PadSignalWatch
+    let caps: (PadReference) -> PadSignalWatch
     private(set) var gates: [(pad: PadReference, probe: PadProbe)] = []
     private(set) var watches: [PadsWatch] = []
-    private(set) var links: [LinkWatch] = []
+    private(set) var links: [PadSignalWatch] = []
+    private(set) var capsWatches: [PadSignalWatch] = []
     private(set) var openSink: String?
-    private var visited: Set<UnsafeMutableRawPointer> = []
+    private(set) var untyped: [UnsafeMutableRawPointer: String] = [:]
+    /// The pads that were followed, with what was known of them. The watches keep them.
+    private var followed: [UnsafeMutableRawPointer: Pictures] = [:]
 
     /// More pads than any pipeline has.
     private static let limit = 10_000
 
     init(
         session: KeySession, gate: @escaping (PadReference) -> PadProbe, watch: @escaping (SharedElement) -> PadsWatch,
-        link: @escaping (PadReference) -> LinkWatch
+        link: @escaping (PadReference) -> PadSignalWatch, caps: @escaping (PadReference) -> PadSignalWatch
     ) {
         self.session = session
         self.gate = gate
         self.watch = watch
         self.link = link
+        self.caps = caps
     }
 
-    /// Follows what leaves a source pad. `hasPictures`: what is known of it from what is in front.
-    mutating func follow(_ source: PadReference, hasPictures inherited: Bool? = nil) {
-        guard visited.insert(UnsafeMutableRawPointer(source.pointer)).inserted else { return }
-        guard visited.count <= Self.limit else {
+    /// Follows what leaves a source pad. `inherited`: what is known of it from what is in front.
+    mutating func follow(_ source: PadReference, after inherited: Pictures = .unknown) {
+        var pictures = Self.pictures(in: source, after: inherited)
+        if pictures <= .unknown {
+            // Caps may come, or others than these, and may have come before the watch.
+            watchCaps(of: source)
+            pictures = Self.pictures(in: source, after: inherited)
+            if pictures == .absent { return }
+        }
+        let place = UnsafeMutableRawPointer(source.pointer)
+        // Several ways may lead here, and more may be known on a later one.
+        if let before = followed[place], before >= pictures { return }
+        followed[place] = pictures
+        guard followed.count <= Self.limit else {
             openSink = source.name
             return
         }
-        let hasPictures = Self.mayHavePictures(source) ?? inherited
-        if hasPictures == false { return }
         // Before the link is looked at.
         if !links.contains(where: { $0.pad.isSame(as: source) }) { links.append(link(source)) }
         guard let arrival = source.peer else {
             add(gate(source), at: source)
             // Linked before the gate was there.
             if source.peer != nil {
-                visited.remove(UnsafeMutableRawPointer(source.pointer))
-                follow(source, hasPictures: inherited)
+                followed[place] = nil
+                follow(source, after: inherited)
             }
             return
         }
-        guard let element = arrival.element else { return follow(arrival.internalLinks, hasPictures) }
-        if let outputGuard = element.implementation as? GuardElement, outputGuard.guards(for: session) { return }
+        guard let element = arrival.element else { return follow(arrival.internalLinks, pictures) }
+        if let outputGuard = element.implementation as? GuardElement, outputGuard.guards(for: session) {
+            // It goes by the caps, and takes for sound what these call sound.
+            watchCaps(of: source)
+            if Self.pictures(in: source) != .absent { return }
+        }
         let isDemuxer = element.addsSourcePads
         let mayGrow = isDemuxer || element.givesSourcePads
         // Before its pads are listed.
         if mayGrow { add(watch(element)) }
         let links = arrival.internalLinks
-        if !links.isEmpty { return follow(links, isDemuxer ? nil : hasPictures) }
-        if mayGrow { return }
-        if !element.isSink, let around = Self.demuxer(around: element) {
-            // Such as an adaptive demuxer, which takes over what the elements inside make.
-            add(watch(around))
-            return follow(around.sourcePads, nil)
+        if !links.isEmpty {
+            for pad in links {
+                // What a demuxer takes apart is something else on each pad. A multiqueue only looks like one: each of its
+                // source pads goes with a sink pad that was requested. A pad without an element is the border of a bin.
+                let isPart = isDemuxer && !arrival.isRequested && !pad.isAlwaysThere && pad.element != nil
+                follow(pad, after: isPart ? .unknown : pictures)
+            }
+            return
         }
-        end(source, at: element, hasPictures)
+        if mayGrow { return }
+        if !element.isSink {
+            // Such as a selector, which has no link between its output and a pad that is not the active one.
+            let exits = element.sourcePads
+            if !exits.isEmpty { return follow(exits, pictures) }
+            if let around = Self.demuxer(around: element) {
+                // Such as an adaptive demuxer, which takes over what the elements inside make.
+                add(watch(around))
+                return follow(around.sourcePads, .unknown)
+            }
+        }
+        end(source, at: element, pictures)
     }
 
-    private mutating func follow(_ pads: [PadReference], _ hasPictures: Bool?) {
-        for pad in pads { follow(pad, hasPictures: hasPictures) }
+    private mutating func follow(_ pads: [PadReference], _ pictures: Pictures) {
+        for pad in pads { follow(pad, after: pictures) }
     }
 
     /// The stream ends in a sink. What is not known to be pictures may be sound: its caps will tell.
-    private mutating func end(_ source: PadReference, at element: SharedElement, _ hasPictures: Bool?) {
+    private mutating func end(_ source: PadReference, at element: SharedElement, _ pictures: Pictures) {
         add(gate(source), at: source)
-        if hasPictures == true { openSink = openSink ?? element.reference.name }
+        let sink = element.reference.name
+        let place = UnsafeMutableRawPointer(source.pointer)
+        if pictures == .unknown {
+            untyped[place] = sink
+        } else {
+            untyped[place] = nil
+            openSink = openSink ?? sink
+        }
     }
 
     private mutating func add(_ probe: PadProbe, at pad: PadReference) {
@@ -281,6 +347,10 @@ private struct RouteWalk {
 
     private mutating func add(_ watch: PadsWatch) {
         if !watches.contains(where: { $0.element.isSame(as: watch.element) }) { watches.append(watch) }
+    }
+
+    private mutating func watchCaps(of pad: PadReference) {
+        if !capsWatches.contains(where: { $0.pad.isSame(as: pad) }) { capsWatches.append(caps(pad)) }
     }
 
     /// The innermost bin around an element that something may come out of.
@@ -301,15 +371,28 @@ private struct RouteWalk {
         "application/x-subtitle", "application/x-teletext", "application/ttml+xml",
     ]
 
-    /// Nil where the caps do not tell.
-    private static func mayHavePictures(_ pad: PadReference) -> Bool? {
+    /// What elements that are no demuxers take off. Packed audio has a tag in front.
+    private static let wrappers = EncryptedFormat.encryptedTypes.union(["application/x-id3", "application/x-apetag"])
+
+    /// What is known of what leaves a pad. Pictures that come to its element do not end there if the caps say so: these may be of
+    /// another stream that the element joins with them, and elements such as `capssetter` write what they are told to.
+    private static func pictures(in pad: PadReference, after inherited: Pictures) -> Pictures {
+        if inherited == .present { return .present }
+        let own = pictures(in: pad)
+        return own == .unknown ? inherited : own
+    }
+
+    /// What the caps tell.
+    private static func pictures(in pad: PadReference) -> Pictures {
         let current = pad.currentCaps
         let caps = current ?? pad.templateCaps
-        guard !caps.isAny, !caps.isEmpty else { return nil }
-        let isWithout = (0..<caps.count).allSatisfy { index in
-            let type = caps.mediaType(at: index) ?? ""
-            return !soundContainers.contains(type) && typesWithoutPictures.contains { type.hasPrefix($0) }
+        guard !caps.isAny, !caps.isEmpty else { return .unknown }
+        let types = (0..<caps.count).map { caps.mediaType(at: $0) ?? "" }
+        let isWithout = types.allSatisfy { type in
+            !soundContainers.contains(type) && typesWithoutPictures.contains { type.hasPrefix($0) }
         }
-        return isWithout ? false : current == nil ? nil : true
+        if isWithout { return .absent }
+        if current == nil { return .unknown }
+        return types.allSatisfy(wrappers.contains) ? .wrapped : .present
     }
 }

@@ -63,6 +63,39 @@ extension ElementTests {
             /// How many buffers came to a sink.
             func cameTo(_ name: String) -> Int { launched.recorders[name]?.samples.count ?? 0 }
 
+            /// How many of them are larger than those of `audiotestsrc`.
+            func picturesCameTo(_ name: String) -> Int {
+                launched.recorders[name]?.samples.count { $0.bytes.count > 50_000 } ?? 0
+            }
+
+            func soundCameTo(_ name: String) -> Int { cameTo(name) - picturesCameTo(name) }
+
+            /// Opens or closes a valve.
+            func hold(_ valve: String, _ isHeld: Bool) throws {
+                try element(valve).setProperty("drop", .boolean(isHeld))
+            }
+
+            /// Has the element `join` send on what comes to this pad, if it is an input-selector.
+            func select(_ name: String) throws {
+                let join = try element("join")
+                guard ElementReference(join).factoryName == "input-selector" else { return }
+                let pad = try #require(gst_element_get_static_pad(join, name))
+                defer { gst_object_unref(UnsafeMutableRawPointer(pad)) }
+                var value = GValue()
+                ek_value_init(&value, gst_pad_get_type())
+                g_value_set_object(&value, pad)
+                let object = UnsafeMutableRawPointer(join).assumingMemoryBound(to: GObject.self)
+                g_object_set_property(object, "active-pad", &value)
+                g_value_unset(&value)
+            }
+
+            /// False at the deadline.
+            func wait(until fits: (Bench) -> Bool) -> Bool {
+                let deadline = MonotonicTime.now + TestProcess.deadline
+                while !fits(self), MonotonicTime.now < deadline { g_usleep(1000) }
+                return fits(self)
+            }
+
             var refusal: String? { route.refusal(of: KeyID(high: 1, low: 2))?.description }
         }
 
@@ -80,6 +113,14 @@ extension ElementTests {
             "tee name=tee ! queue ! latchkeyguard ! fakesink tee. ! queue ! latchkeyguard ! fakesink",
             "latchkeyguard ! tee name=tee ! queue ! fakesink tee. ! queue ! fakesink",
             "bin.( latchkeyguard ! fakesink )",
+            "funnel ! latchkeyguard ! fakesink",
+            "concat ! latchkeyguard ! fakesink",
+            "compositor ! latchkeyguard ! fakesink",
+            // One of the two is not active.
+            "input-selector sync-streams=false name=join ! latchkeyguard ! fakesink videotestsrc ! join.",
+            "latchkeyguard ! fakesink audiotestsrc ! audiomixer name=join ! fakesink audiotestsrc ! join.",
+            "queue.sink_0 queue.src_0 ! latchkeyguard ! fakesink multiqueue name=queue "
+                + "audiotestsrc ! queue.sink_1 queue.src_1 ! fakesink",
         ])
         func everyBranchHasAGuard(_ rest: String) throws {
             let bench = try Bench(Self.pictures + rest, session)
@@ -96,6 +137,11 @@ extension ElementTests {
             ("tee name=tee ! queue ! latchkeyguard ! fakesink tee. ! queue ! fakesink name=end", "end"),
             ("tee name=tee ! queue ! fakesink name=end tee. ! queue ! latchkeyguard ! fakesink", "end"),
             ("bin.( queue ! fakesink name=end )", "end"),
+            ("multiqueue ! queue ! fakesink name=end", "end"),
+            ("capssetter join=false replace=true caps=audio/x-raw ! fakesink name=end", "end"),
+            ("multiqueue ! capssetter join=false replace=true caps=audio/x-raw ! fakesink name=end", "end"),
+            // This guard takes them for sound.
+            ("capssetter join=false replace=true caps=audio/x-raw ! latchkeyguard ! fakesink name=end", "end"),
         ])
         func aBranchHasNone(_ rest: String, _ sink: String) throws {
             let bench = try Bench(Self.pictures + rest, session)
@@ -116,13 +162,131 @@ extension ElementTests {
             ("closedcaption/x-cea-608", false),
             ("application/x-ssa", false), ("application/ttml+xml", false), ("audio/x-m4a", true), ("audio/ogg", true),
             ("audio/webm", true), ("audio/x-matroska", true), ("image/jpeg", true), ("video/x-h264", true),
-            ("application/x-unknown", true),
+            ("application/x-unknown", true), ("application/x-id3", true),
         ])
         func soundAndTextAloneNeedNone(_ type: String, needsGuard: Bool) throws {
             let bench = try Bench("fakesrc sizetype=fixed ! \(type) ! identity name=start ! fakesink name=end", session)
             bench.preroll()
             #expect((bench.refusal?.contains("end") == true) == needsGuard)
         }
+
+        /// As packed audio has it.
+        @Test func soundBehindATagNeedsNone() throws {
+            let bench = try Bench(
+                "fakesrc sizetype=fixed ! application/x-id3 ! identity name=start ! "
+                    + "capssetter join=false replace=true caps=audio/mpeg ! fakesink name=end", session)
+            bench.preroll()
+            #expect(bench.refusal == nil)
+        }
+
+        // MARK: Elements that join streams
+
+        /// The second passes on the caps of the stream that came first, and no others.
+        private static let joins = [
+            "funnel", "funnel forward-sticky-events=false", "input-selector sync-streams=false", "concat",
+        ]
+
+        /// Pictures and sound that one pad sends on. A guard that is linked to nothing stands beside.
+        private static func joined(
+            _ join: String, _ first: String, _ second: String, before sink: String = ""
+        ) -> String {
+            "latchkeyguard \(join) name=join ! \(sink)fakesink name=end async=false "
+                + "\(first) ! join. \(second) ! join."
+        }
+
+        /// The caps at the sink are of sound when the key is used. The valve keeps the pictures back, with their caps.
+        @Test(arguments: joins) func picturesThatJoinSoundAreFollowed(_ join: String) throws {
+            let bench = try Bench(
+                Self.joined(
+                    join, "audiotestsrc is-live=true",
+                    "videotestsrc is-live=true ! identity name=start ! valve name=pictures drop=true"),
+                session, recorded: ["start", "end"])
+            gst_element_set_state(bench.launched.pipeline, GST_STATE_PLAYING)
+            #expect(bench.wait { $0.soundCameTo("end") > 0 && $0.cameTo("start") > 0 })
+            #expect(bench.refusal?.contains("end") == true)
+            #expect(bench.picturesCameTo("end") == 0)
+        }
+
+        /// The same where pictures came before the sound.
+        @Test(arguments: joins) func picturesThatSoundJoinsAreFollowed(_ join: String) throws {
+            let isEnding = join == "concat"
+            let bench = try Bench(
+                Self.joined(
+                    join,
+                    "videotestsrc is-live=true num-buffers=\(isEnding ? 3 : -1) ! identity name=start ! "
+                        + "valve name=pictures",
+                    "audiotestsrc is-live=true ! valve name=sound drop=true"),
+                session, recorded: ["end"])
+            gst_element_set_state(bench.launched.pipeline, GST_STATE_PLAYING)
+            #expect(bench.wait { $0.picturesCameTo("end") > 0 })
+            // The end has to pass the valve.
+            if !isEnding { try bench.hold("pictures", true) }
+            try bench.hold("sound", false)
+            try bench.select("sink_1")
+            #expect(bench.wait { $0.soundCameTo("end") > 0 })
+            #expect(bench.refusal?.contains("end") == true)
+        }
+
+        /// The key is used before anything tells that there are pictures, and sound flows.
+        @Test(arguments: joins) func picturesThatComeToSoundLaterAreSeen(_ join: String) throws {
+            let bench = try Bench(
+                Self.joined(
+                    join, "audiotestsrc is-live=true num-buffers=\(join == "concat" ? 3 : -1)",
+                    "videotestsrc is-live=true ! valve name=pictures drop=true ! identity name=start"),
+                session, recorded: ["start", "end"])
+            gst_element_set_state(bench.launched.pipeline, GST_STATE_PLAYING)
+            #expect(bench.wait { $0.soundCameTo("end") > 0 })
+            #expect(bench.refusal == nil)
+            try bench.hold("pictures", false)
+            // A selector drops what is not selected.
+            #expect(join == "concat" || bench.wait { $0.cameTo("start") > 0 })
+            try bench.select("sink_1")
+            #expect(bench.wait { $0.told.times > 0 && $0.cameTo("start") > 3 })
+            #expect(bench.picturesCameTo("end") == 0)
+            #expect(bench.refusal?.contains("end") == true)
+        }
+
+        /// A guard goes by the caps. Pictures behind caps of sound would pass it as sound.
+        @Test(arguments: joins) func aGuardThatSoundComesToGuardsNoPictures(_ join: String) throws {
+            let bench = try Bench(
+                Self.joined(
+                    join, "audiotestsrc is-live=true",
+                    "videotestsrc is-live=true ! identity name=start ! valve name=pictures drop=true",
+                    before: "latchkeyguard ! "),
+                session, recorded: ["start", "end"])
+            gst_element_set_state(bench.launched.pipeline, GST_STATE_PLAYING)
+            #expect(bench.wait { $0.soundCameTo("end") > 0 && $0.cameTo("start") > 0 })
+            #expect(bench.refusal?.contains("end") == true)
+        }
+
+        /// The same where the sound comes to it while pictures pass.
+        @Test func aGuardThatSoundComesToLaterGuardsNoPictures() throws {
+            let bench = try Bench(
+                Self.joined(
+                    "funnel", "videotestsrc is-live=true ! identity name=start",
+                    "audiotestsrc is-live=true ! valve name=sound drop=true", before: "latchkeyguard ! "),
+                session, recorded: ["end"])
+            gst_element_set_state(bench.launched.pipeline, GST_STATE_PLAYING)
+            #expect(bench.wait { $0.picturesCameTo("end") > 0 })
+            #expect(bench.refusal == nil)
+            try bench.hold("sound", false)
+            #expect(bench.wait { $0.told.times > 0 })
+            #expect(bench.soundCameTo("end") == 0)
+        }
+
+        /// Nothing tells what it is.
+        @Test func whatHasNoCapsComesToNoSink() throws {
+            let bench = try Bench(
+                "fakesrc sizetype=fixed ! valve name=gate drop=true ! identity name=start ! "
+                    + "fakesink name=end async=false", session, recorded: ["end"])
+            gst_element_set_state(bench.launched.pipeline, GST_STATE_PLAYING)
+            #expect(bench.refusal == nil)
+            try bench.hold("gate", false)
+            #expect(bench.wait { $0.told.times > 0 })
+            #expect(bench.cameTo("end") == 0)
+        }
+
+        // MARK: Pipelines that grow
 
         /// The guard of another session does not know what this one's keys want.
         @Test func aGuardOfAnotherSessionIsNone() throws {
