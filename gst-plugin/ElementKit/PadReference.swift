@@ -170,16 +170,20 @@ extension PadReference {
     /// The element whose pad this is; nil for the inner end of a bin's pad, and where the element is gone.
     public var element: SharedElement? { gst_pad_get_parent_element(pointer).map { SharedElement(owning: $0) } }
 
-    /// Calls `body` each time the pad's link is gone, on the thread that takes it away, before another can be made there. Ends
-    /// when the last reference to the watch goes.
-    public func watchLink(_ body: @escaping () -> Void) -> PadSignalWatch {
-        PadSignalWatch(self, connectPadSignal("unlinked", of: pointer) { _ in body() })
+    /// Calls `body` with the pad each time its link is gone, on the thread that takes it away, before another can be made
+    /// there. Ends when the last reference to the watch goes.
+    public func watchLink(_ body: @escaping (PadReference) -> Void) -> PadSignalWatch {
+        // SAFETY: GLib keeps the pad while it calls.
+        let handler = connectPadSignal("unlinked", of: pointer) { [pointer] _ in body(PadReference(sharing: pointer)) }
+        return PadSignalWatch(self, handler)
     }
 
-    /// Calls `body` each time the pad has got other caps, on the thread that brings them; with a source pad, before they leave it.
-    /// Ends when the last reference to the watch goes.
-    public func watchCaps(_ body: @escaping () -> Void) -> PadSignalWatch {
-        PadSignalWatch(self, connectNotice(of: "caps", pointer, body))
+    /// Calls `body` with the pad each time it has got other caps, on the thread that brings them; with a source pad, before
+    /// they leave it. Ends when the last reference to the watch goes.
+    public func watchCaps(_ body: @escaping (PadReference) -> Void) -> PadSignalWatch {
+        // SAFETY: as above.
+        let handler = connectNotice(of: "caps", pointer) { [pointer] in body(PadReference(sharing: pointer)) }
+        return PadSignalWatch(self, handler)
     }
 
     /// Whether the pad was made on request, as the sink pads of a funnel or a multiqueue are.
@@ -241,19 +245,21 @@ public final class SharedElement: @unchecked Sendable {
     /// Whether both are references to one element.
     public func isSame(as other: SharedElement) -> Bool { pointer == other.pointer }
 
-    /// Calls `body` for every pad that comes, on the thread that adds it, until the watch is gone.
-    public func watchPads(_ body: @escaping () -> Void) -> PadsWatch { PadsWatch(self, body) }
+    /// Calls `body` with every source pad that comes, on the thread that adds it, until the watch is gone.
+    public func watchSourcePads(_ body: @escaping (PadReference) -> Void) -> PadsWatch { PadsWatch(self, body) }
 }
 
-/// Watches for pads that come to an element. Ends when the last reference to it goes. Thread-safe.
+/// Watches for source pads that come to an element. Ends when the last reference to it goes. Thread-safe.
 public final class PadsWatch: Sendable {
     /// The element that is watched.
     public let element: SharedElement
     private let handler: gulong
 
-    fileprivate init(_ element: SharedElement, _ body: @escaping () -> Void) {
+    fileprivate init(_ element: SharedElement, _ body: @escaping (PadReference) -> Void) {
         self.element = element
-        handler = element.reference.onPadAdded { _ in body() }
+        handler = element.reference.onPadAdded { pad in
+            if gst_pad_get_direction(pad.pointer) == GST_PAD_SRC { body(pad) }
+        }
     }
 
     // A call of the handler that is under way goes on.

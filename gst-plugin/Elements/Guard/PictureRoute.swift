@@ -10,11 +10,14 @@ import Synchronization
 /// Players link what is behind a decryptor step by step, as media flows. So the way is walked when a key with rules for
 /// pictures is used for the first time, and where it ends without a sink, a gate stands there from then on: the first
 /// buffer that passes has it walked again, and waits for that. So no buffer is ahead of what is known of its way, and
-/// none is looked at behind a guard. A link that goes leaves such an end: not every element tells those in front of it that it
-/// has another link.
+/// none is looked at behind a guard.
+///
+/// What changes on the way is told by elements that may hold their locks, which a walk needs. So nothing is walked then: a
+/// gate is put where it changed, and the next use of the key has the way walked, too. A link that goes is such a change: not
+/// every element tells those in front of it that it has another link.
 ///
 /// Where pictures are known to come, they are followed, through elements that join streams, too: the caps behind such an
-/// element are those of the stream that came last. Where only the caps tell, other caps have the way walked again.
+/// element are those of the stream that came last. Where only the caps tell, other caps are such a change.
 final class PictureRoute: Sendable {
     private enum Verdict {
         /// Every branch is guarded, or ends nowhere yet.
@@ -31,11 +34,16 @@ final class PictureRoute: Sendable {
         var untyped: [UnsafeMutableRawPointer: String] = [:]
     }
 
+    private typealias Gate = (pad: PadReference, probe: PadProbe)
+
     private struct State {
-        var verdict: Verdict?
+        /// How often something on the way has changed.
+        var changes = 0
+        /// What the last walk has found, and `changes` when it began.
+        var found: (verdict: Verdict, changes: Int)?
         /// The key that was used last.
         var keyID: KeyID?
-        var gates: [(pad: PadReference, probe: PadProbe)] = []
+        var gates: [Gate] = []
         var watches: [PadsWatch] = []
         var links: [PadSignalWatch] = []
         var caps: [PadSignalWatch] = []
@@ -62,24 +70,24 @@ final class PictureRoute: Sendable {
     func refusal(of keyID: KeyID?) -> KeyError? {
         let known = state.withLock { state in
             state.keyID = keyID
-            return state.verdict
+            return state.found.flatMap { $0.changes == state.changes ? $0.verdict : nil }
         }
         return Self.error(known ?? walk().verdict, keyID)
     }
 
     /// The element stops.
     func forget() {
-        turn.withLock {
-            let old = state.withLock { state in
+        let old = turn.withLock {
+            state.withLock { state in
                 defer {
                     state = State()
                     state.isForgotten = true
                 }
                 return state
             }
-            old.reconfigurations?.remove()
-            for gate in old.gates { gate.probe.remove() }
         }
+        old.reconfigurations?.remove()
+        for gate in old.gates { gate.probe.remove() }
     }
 
     private static func error(_ verdict: Verdict, _ keyID: KeyID?) -> KeyError? {
@@ -88,6 +96,33 @@ final class PictureRoute: Sendable {
             "\(DecryptorFailure.name(keyID)): its license has rules for the outputs of pictures, and no guard is in front of "
                 + "the sink for pictures \u{201C}\(sink)\u{201D}: put latchkeyguard there, as in "
                 + "video-sink=\"latchkeyguard ! autovideosink\"")
+    }
+
+    // MARK: Changes
+
+    /// Something changed on the way, at this pad if one is named. On the thread that changes it, which may hold the locks of
+    /// elements.
+    private func didChange(at pad: PadReference? = nil) {
+        let isClosed = state.withLock { state in
+            state.changes += 1
+            // No walk that is under way takes a gate away now.
+            return pad.map { pad in state.gates.contains { $0.pad.isSame(as: pad) } } ?? true
+        }
+        if let pad, !isClosed {
+            let gate = (pad: pad, probe: closedGate(at: pad))
+            let isForgotten = state.withLock { state in
+                if !state.isForgotten { state.gates.append(gate) }
+                return state.isForgotten
+            }
+            if isForgotten { gate.probe.remove() }
+        }
+        session.pictureRouteDidChange()
+    }
+
+    private func closedGate(at pad: PadReference) -> PadProbe {
+        // The pad keeps this: it must not keep the pad.
+        let place = UnsafeMutableRawPointer(pad.pointer)
+        return pad.gateBuffers { [weak self] in self?.passes(at: place) ?? true }
     }
 
     // MARK: Walks
@@ -115,47 +150,46 @@ final class PictureRoute: Sendable {
     }
 
     private func walkInTurn() -> (Outcome, old: State) {
-        var state = state.withLock { $0 }
-        let old = state
-        guard !state.isForgotten else { return (Outcome(), old) }
-        if state.reconfigurations == nil {
-            state.reconfigurations = source.probeEvents(.upstream) { [weak self] event in
-                if event.isReconfigure { self?.walk() }
+        let old = state.withLock { $0 }
+        guard !old.isForgotten else { return (Outcome(), old) }
+        let reconfigurations =
+            old.reconfigurations
+            ?? source.probeEvents(.upstream) { [weak self] event in
+                if event.isReconfigure { self?.didChange() }
                 return event
             }
-        }
         var walk = RouteWalk(
             session: session,
             gate: { pad in
-                // The pad keeps this: it must not keep the pad.
-                let place = UnsafeMutableRawPointer(pad.pointer)
-                return old.gates.first { $0.pad.isSame(as: pad) }?.probe
-                    ?? pad.gateBuffers { [weak self] in self?.passes(at: place) ?? true }
+                old.gates.first { $0.pad.isSame(as: pad) }?.probe ?? self.closedGate(at: pad)
             },
             watch: { element in
                 old.watches.first { $0.element.isSame(as: element) }
-                    ?? element.watchPads { [weak self] in self?.walk() }
+                    ?? element.watchSourcePads { [weak self] in self?.didChange(at: $0) }
             },
             link: { pad in
-                old.links.first { $0.pad.isSame(as: pad) } ?? pad.watchLink { [weak self] in self?.walk() }
+                old.links.first { $0.pad.isSame(as: pad) } ?? pad.watchLink { [weak self] in self?.didChange(at: $0) }
             },
             caps: { pad in
-                old.caps.first { $0.pad.isSame(as: pad) } ?? pad.watchCaps { [weak self] in self?.walk() }
+                old.caps.first { $0.pad.isSame(as: pad) } ?? pad.watchCaps { [weak self] in self?.didChange(at: $0) }
             })
         walk.follow(source)
-        for gate in old.gates where !walk.gates.contains(where: { $0.pad.isSame(as: gate.pad) }) { gate.probe.remove() }
-        (state.gates, state.watches, state.links, state.caps) = (walk.gates, walk.watches, walk.links, walk.capsWatches)
         let verdict = walk.openSink.map { Verdict.open(sink: $0) } ?? .closed
+        let needless = state.withLock { state in
+            let isSettled = state.changes == old.changes
+            let others = state.gates.filter { gate in !walk.gates.contains { $0.probe === gate.probe } }
+            state.found = (verdict, old.changes)
+            state.gates = isSettled ? walk.gates : walk.gates + others
+            (state.watches, state.links, state.caps) = (walk.watches, walk.links, walk.capsWatches)
+            state.reconfigurations = reconfigurations
+            return isSettled ? others : []
+        }
+        for gate in needless { gate.probe.remove() }
         let isNews =
-            switch (old.verdict, verdict) {
+            switch (old.found?.verdict, verdict) {
             case (.closed, .open), (.open, .closed): true
             default: false
             }
-        state.verdict = verdict
-        self.state.withLock {
-            state.keyID = $0.keyID
-            $0 = state
-        }
         return (Outcome(verdict: verdict, isNews: isNews, untyped: walk.untyped), old)
     }
 }
