@@ -24,7 +24,7 @@ public struct Message: ~Copyable, @unchecked Sendable {
     }
 
     /// What it is, as far as bins here care.
-    public enum Kind: Sendable { case error, warning, information, element, streamCollection, other }
+    public enum Kind: Sendable { case error, warning, information, element, streamCollection, streamsSelected, other }
     /// What it is.
     public var kind: Kind {
         switch GstMessageType(ek_message_type(pointer)) {
@@ -33,6 +33,7 @@ public struct Message: ~Copyable, @unchecked Sendable {
         case GST_MESSAGE_INFO: .information
         case GST_MESSAGE_ELEMENT: .element
         case GST_MESSAGE_STREAM_COLLECTION: .streamCollection
+        case GST_MESSAGE_STREAMS_SELECTED: .streamsSelected
         default: .other
         }
     }
@@ -42,7 +43,7 @@ public struct Message: ~Copyable, @unchecked Sendable {
     public consuming func mapTexts(_ change: (String) -> String) -> Message {
         switch kind {
         case .error, .warning, .information, .element: break
-        case .streamCollection, .other: return self
+        case .streamCollection, .streamsSelected, .other: return self
         }
         var changes = changedTexts(change)
         guard !changes.isEmpty, let copy = gst_message_copy(pointer) else { return self }

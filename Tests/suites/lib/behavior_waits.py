@@ -2,6 +2,8 @@
 """What a decryptor does while a key is missing: stops, seeks, answers of the application, ends of streams."""
 
 import os
+import threading
+import time
 
 import children
 import corpus
@@ -9,6 +11,7 @@ import hls_media
 from behavior_scenes import (
     EVERYWHERE, STOP_LIMIT, Scene, demand, demand_stop, end_well, end_without_key, in_thread, kids_of, respond,
     wait_for_request)
+from bounds import PATIENCE
 from pipelines import Gst
 
 # Stopping and seeking while a key is missing
@@ -21,6 +24,31 @@ def stop_before_key(kind):
             watched.play()
             wait_for_request(watched)
             demand_stop(watched, STOP_LIMIT)
+
+
+def stop_while_outputs_are_told(kind):
+    """GStreamer's demuxer tells which streams have outputs, and the application hears of it until the stop is under way. Alone,
+    that demuxer never stops then."""
+    with Scene(kind) as scene:
+        watched = scene.pipeline("")
+        is_told = threading.Event()
+
+        def hear(_bus, message):
+            if message.type == Gst.MessageType.STREAMS_SELECTED and message.src is watched.adaptive_demuxer:
+                is_told.set()
+                demuxer = message.src.get_parent()
+                end = time.monotonic() + 5
+                # What is set in the demuxer follows at once.
+                while demuxer.get_state(0)[2] != Gst.State.READY and time.monotonic() < end:
+                    time.sleep(0.001)
+                time.sleep(0.02)
+            return Gst.BusSyncReply.PASS
+
+        watched.bus.set_sync_handler(hear)
+        watched.play()
+        demand(is_told.wait(10 * PATIENCE), "the demuxer does not tell of its outputs")
+        demand_stop(watched, STOP_LIMIT)
+        watched.bus.set_sync_handler(None)
 
 
 def stop_before_license(kind):
@@ -182,6 +210,7 @@ def one_track_refused(kind, stops=20):
 
 ALL = {
     "stop-before-key": (stop_before_key, EVERYWHERE),
+    "stop-while-outputs-are-told": (stop_while_outputs_are_told, ("dash",)),
     "stop-before-license": (stop_before_license, EVERYWHERE),
     "seek-before-key": (seek_before_key, EVERYWHERE),
     "seek-before-key-unparsed": (seek_before_key_unparsed, ("dash",)),

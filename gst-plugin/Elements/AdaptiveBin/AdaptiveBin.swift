@@ -40,10 +40,7 @@ class AdaptiveBin: Bin, @unchecked Sendable {
         var wrongKey: String?
         /// Renewals of keys that are under way.
         var renewals: Set<UInt64> = []
-        /// When the stock demuxer started its threads, in nanoseconds of the monotonic clock.
-        var childStart: UInt64 = 0
-        /// These threads, as far as that can be told.
-        var childThreads = KernelThreads([])
+        var moments = StopMoments()
         /// Keys whose end was told.
         var expired: Set<KeyID> = []
         /// Keys for which qualities are left out, and that was told.
@@ -115,17 +112,6 @@ class AdaptiveBin: Bin, @unchecked Sendable {
 
     final var currentRun: (any AdaptiveRun)? { withGuarded { $0.run } }
 
-    /// How long stopping waits for the upstream thread, in milliseconds. Where every answer is at hand that takes one or
-    /// two; more only where something else is in the way of them, such as a proxy.
-    private static let patience = 1000
-
-    /// How much longer it waits if the stock demuxer asks again for what it does not get.
-    private static let patienceWhenAskedAgain = 20
-
-    /// How long the stock demuxer's threads may need to start, in nanoseconds: if that can be seen, and otherwise.
-    private static let startLimit: UInt64 = 1_000_000_000
-    private static let startTime: UInt64 = 100_000_000
-
     // MARK: For subclasses
 
     /// The largest manifest that is taken, in bytes.
@@ -159,6 +145,9 @@ class AdaptiveBin: Bin, @unchecked Sendable {
 
     /// Why the stock demuxer has stopped, as far as more is known of it than that.
     func causeOfStop() -> PresentationFailure? { nil }
+
+    /// A message of something inside, which this passes on in the end.
+    func take(_ message: consuming Message) { passOn(message) }
 
     /// All of a live presentation that has ended was played, and the stock demuxer waits for more.
     func liveDidEnd() {}
@@ -227,15 +216,14 @@ class AdaptiveBin: Bin, @unchecked Sendable {
             withhold(false)
             currentRun?.watch.end()
             willStop()
-            waitForUpstream()
-            waitUntilChildRuns()
+            waitUntilChildMayStop()
         default: break
         }
         let threads = change == .readyToPaused ? KernelThreads.now : nil
         let result = perform()
         if let threads {
             let new = KernelThreads.now.since(threads)
-            withGuarded { ($0.childStart, $0.childThreads) = (MonotonicTime.now, new) }
+            withGuarded { $0.moments.didStart(new, at: MonotonicTime.now) }
         }
         if change == .pausedToReady || (change == .readyToPaused && result == .failure) { stop() }
         return result
@@ -244,26 +232,6 @@ class AdaptiveBin: Bin, @unchecked Sendable {
     private func setPlaying(_ isPlaying: Bool) {
         withGuarded { $0.playback }?.setPlaying(isPlaying)
         currentRun?.setPlaying(isPlaying)
-    }
-
-    /// Workaround (GStreamer <1.28): if the stock demuxer is stopped while it waits for an answer on the upstream thread, it
-    /// crashes (1.22) or hangs (1.26). It has its answers now, and gets no manifest any more. From 1.26 on, it asks again
-    /// and again while that thread waits, until it is stopped.
-    private func waitForUpstream() {
-        guard let sink = child?.pad("sink") else { return }
-        for _ in 0..<Self.patience where !isAskedAgain {
-            if sink.waitUntilIdle(milliseconds: 1) { return }
-        }
-        _ = sink.waitUntilIdle(milliseconds: Self.patienceWhenAskedAgain)
-    }
-
-    /// Workaround (GStreamer >=1.22): the stock demuxer hangs if it is stopped before its thread for downloads has begun to
-    /// listen. From then on, that thread sleeps until the first download. Where threads cannot be looked at, they get some time.
-    private func waitUntilChildRuns() {
-        guard !hasDownloaded else { return }
-        let (start, threads) = withGuarded { ($0.childStart, $0.childThreads) }
-        let limit = threads.isEmpty ? Self.startTime : Self.startLimit
-        while MonotonicTime.now &- start < limit, threads.isEmpty || !threads.areAsleep { g_usleep(1000) }
     }
 
     private func start() throws(AdaptiveStartFailure) {
@@ -347,7 +315,14 @@ class AdaptiveBin: Bin, @unchecked Sendable {
         parserDidAppear(sink)
     }
 
-    override func handle(_ message: consuming Message) { passOn(message) }
+    /// On the thread that posts, which goes on when this returns.
+    final override func handle(_ message: consuming Message) {
+        let isOfChild = child.map { message.isFrom($0) } ?? false
+        let kind = isOfChild ? message.kind : .other
+        if kind == .streamCollection { withGuarded { $0.moments.didTellOfStreams(at: MonotonicTime.now) } }
+        take(message)
+        if kind == .streamsSelected { withGuarded { $0.moments.didTellOfOutputs(at: MonotonicTime.now) } }
+    }
 
     /// Workaround (GStreamer <1.26): the stock demuxer may abort the process or hang when a seek ends a download, and one
     /// that waits for a key may be long.

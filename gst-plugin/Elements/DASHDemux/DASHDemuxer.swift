@@ -128,7 +128,7 @@ final class DASHDemuxer: AdaptiveBin, @unchecked Sendable {
 
     override func encryptionDidAppear() { run?.encryptionDidAppear() }
 
-    override func handle(_ message: consuming Message) { handleOwn(withOriginURLs(message)) }
+    override func take(_ message: consuming Message) { handleOwn(withOriginURLs(message)) }
 
     private func handleOwn(_ message: consuming Message) {
         guard message.kind == .error, let child, message.isFrom(child) else { return forward(message) }

@@ -157,7 +157,7 @@ final class HLSDemuxer: AdaptiveBin, @unchecked Sendable {
     /// Whether an element behind this bin has refused what came out of it.
     private var isStoppedDownstream: Bool { withGuarded { $0.outputs.contains { $0.inner.lastFlow == .error } } }
 
-    override func handle(_ message: consuming Message) {
+    override func take(_ message: consuming Message) {
         // What the stock demuxer got from the loopback server has the origin's URL for everybody else.
         if let presentation = run?.presentation {
             let isForPeople = message.kind != .element
@@ -168,10 +168,10 @@ final class HLSDemuxer: AdaptiveBin, @unchecked Sendable {
     }
 
     private func handleOwn(_ message: consuming Message) {
-        guard message.kind == .error, let child else { return super.handle(message) }
+        guard message.kind == .error, let child else { return super.take(message) }
         guard message.isFrom(child) else {
             run?.presentation.errorDidAppearInside()
-            return super.handle(message)
+            return super.take(message)
         }
         let run = self.run
         let (isStopping, hasOutputs, hasFailed) = withGuarded { ($0.isStopping, !$0.outputs.isEmpty, $0.hasFailed) }

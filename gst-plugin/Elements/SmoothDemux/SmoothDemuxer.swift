@@ -78,7 +78,7 @@ final class SmoothDemuxer: AdaptiveBin, @unchecked Sendable {
         if let run { fail(.encryptedFragments(of: run.url)) }
     }
 
-    override func handle(_ message: consuming Message) { handleOwn(withOriginURLs(message)) }
+    override func take(_ message: consuming Message) { handleOwn(withOriginURLs(message)) }
 
     private func handleOwn(_ message: consuming Message) {
         guard let child, message.isFrom(child) else { return forward(message) }

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import CLatchkeyGStreamer
+import LatchkeyElementKit
+import LatchkeyProtection
+
+/// When a stock adaptive demuxer may be stopped: a stop at the wrong moment never ends. A value. Times are nanoseconds of the
+/// monotonic clock.
+struct StopMoments: Sendable {
+    /// How long the threads may need to start: if that can be seen, and otherwise.
+    private static let startLimit: UInt64 = 1_000_000_000
+    private static let startTime: UInt64 = 100_000_000
+
+    /// How long outputs may take.
+    private static let outputLimit: UInt64 = 150_000_000
+
+    /// How long the thread that has told of its outputs needs until it waits for media.
+    private static let outputEnd: UInt64 = 2_000_000
+
+    private var start: UInt64 = 0
+    private var threads = KernelThreads([])
+    private var outputsAreMadeUntil: UInt64 = 0
+
+    /// The demuxer has started, and has these threads, as far as that can be told.
+    mutating func didStart(_ threads: KernelThreads, at now: UInt64) {
+        (start, self.threads) = (now, threads)
+    }
+
+    /// Tells of streams: their outputs are made next.
+    mutating func didTellOfStreams(at now: UInt64) { outputsAreMadeUntil = now &+ Self.outputLimit }
+
+    /// Tells which streams have outputs.
+    mutating func didTellOfOutputs(at now: UInt64) { outputsAreMadeUntil = now &+ Self.outputEnd }
+
+    /// Whether the thread for downloads listens: it sleeps until the first download. Where threads cannot be looked at, they
+    /// get some time.
+    func hasStarted(at now: UInt64) -> Bool {
+        now &- start >= (threads.isEmpty ? Self.startTime : Self.startLimit) || !threads.isEmpty && threads.areAsleep
+    }
+
+    /// Whether it makes outputs, as far as that can be told.
+    func makesOutputs(at now: UInt64) -> Bool { now < outputsAreMadeUntil }
+}
+
+extension AdaptiveBin {
+    /// How long stopping waits for the upstream thread, in milliseconds. Where every answer is at hand that takes one or
+    /// two; more only where something else is in the way of them, such as a proxy.
+    private static let patience = 1000
+
+    /// How much longer it waits if the stock demuxer asks again for what it does not get.
+    private static let patienceWhenAskedAgain = 20
+
+    /// Waits until the stock demuxer may be stopped.
+    func waitUntilChildMayStop() {
+        waitForUpstream()
+        waitForChildThreads()
+    }
+
+    /// Workaround (GStreamer <1.28): if the stock demuxer is stopped while it waits for an answer on the upstream thread, it
+    /// crashes (1.22) or hangs (1.26). It has its answers now, and gets no manifest any more. From 1.26 on, it asks again
+    /// and again while that thread waits, until it is stopped.
+    private func waitForUpstream() {
+        guard let sink = child?.pad("sink") else { return }
+        for _ in 0..<Self.patience where !isAskedAgain {
+            if sink.waitUntilIdle(milliseconds: 1) { return }
+        }
+        _ = sink.waitUntilIdle(milliseconds: Self.patienceWhenAskedAgain)
+    }
+
+    /// Workaround (GStreamer >=1.22): the stock demuxer hangs if it is stopped before its thread for downloads has begun to
+    /// listen. It also does if its output thread makes outputs: that thread lets go of its lock to tell of them, and then waits
+    /// for media without another look at whether it is to stop.
+    private func waitForChildThreads() {
+        while true {
+            let (moments, now) = (withGuarded { $0.moments }, MonotonicTime.now)
+            if !moments.makesOutputs(at: now), hasDownloaded || moments.hasStarted(at: now) { return }
+            g_usleep(1000)
+        }
+    }
+}

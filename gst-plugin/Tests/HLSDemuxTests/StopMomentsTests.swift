@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: MPL-2.0
+
+import Testing
+
+@testable import LatchkeyElements
+
+/// When a stock demuxer may be stopped.
+@Suite struct StopMomentsTests {
+    private static let millisecond: UInt64 = 1_000_000
+
+    @Test func outputsAreMadeFromTheStreamsToTheSelection() {
+        var moments = StopMoments()
+        #expect(!moments.makesOutputs(at: 0))
+        moments.didTellOfStreams(at: 0)
+        #expect(moments.makesOutputs(at: 0) && moments.makesOutputs(at: 100 * Self.millisecond))
+        moments.didTellOfOutputs(at: 100 * Self.millisecond)
+        #expect(moments.makesOutputs(at: 101 * Self.millisecond))
+        #expect(!moments.makesOutputs(at: 103 * Self.millisecond))
+        // Of the next period.
+        moments.didTellOfStreams(at: 500 * Self.millisecond)
+        #expect(moments.makesOutputs(at: 501 * Self.millisecond))
+    }
+
+    /// A demuxer need not tell which streams it has selected.
+    @Test func aSelectionThatNeverComesIsNotWaitedForLong() {
+        var moments = StopMoments()
+        moments.didTellOfStreams(at: 0)
+        #expect(!moments.makesOutputs(at: 151 * Self.millisecond))
+    }
+
+    @Test func threadsThatCannotBeSeenGetSomeTime() {
+        var moments = StopMoments()
+        moments.didStart(KernelThreads([]), at: 10 * Self.millisecond)
+        #expect(!moments.hasStarted(at: 60 * Self.millisecond))
+        #expect(moments.hasStarted(at: 111 * Self.millisecond))
+    }
+}
