@@ -17,6 +17,9 @@ struct StopMoments: Sendable {
     /// How long the thread that has told of its outputs needs until it waits for media.
     private static let outputEnd: UInt64 = 2_000_000
 
+    /// How long a stop waits until the threads have nothing to do.
+    private static let workLimit: UInt64 = 50_000_000
+
     private var start: UInt64 = 0
     private var threads = KernelThreads([])
     private var outputsAreMadeUntil: UInt64 = 0
@@ -36,6 +39,11 @@ struct StopMoments: Sendable {
     /// get some time.
     func hasStarted(at now: UInt64) -> Bool {
         now &- start >= (threads.isEmpty ? Self.startTime : Self.startLimit) || !threads.isEmpty && threads.areAsleep
+    }
+
+    /// Whether its threads sleep, as far as that can be told. A stop does not wait for that long.
+    func isIdle(at now: UInt64, sinceStopAt stop: UInt64) -> Bool {
+        threads.isEmpty || now &- stop >= Self.workLimit || threads.areAsleep
     }
 
     /// Whether it makes outputs, as far as that can be told.
@@ -70,10 +78,18 @@ extension AdaptiveBin {
     /// Workaround (GStreamer >=1.22): the stock demuxer hangs if it is stopped before its thread for downloads has begun to
     /// listen. It also does if its output thread makes outputs: that thread lets go of its lock to tell of them, and then waits
     /// for media without another look at whether it is to stop.
+    ///
+    /// Workaround (GStreamer <1.24): it crashes later if the thread for downloads has not taken a request yet that it was given:
+    /// that keeps a stream, which is freed behind its elements.
     private func waitForChildThreads() {
+        let stop = MonotonicTime.now
         while true {
             let (moments, now) = (withGuarded { $0.moments }, MonotonicTime.now)
-            if !moments.makesOutputs(at: now), hasDownloaded || moments.hasStarted(at: now) { return }
+            if !moments.makesOutputs(at: now),
+                hasDownloaded ? moments.isIdle(at: now, sinceStopAt: stop) : moments.hasStarted(at: now)
+            {
+                return
+            }
             g_usleep(1000)
         }
     }

@@ -33,5 +33,14 @@ import Testing
         moments.didStart(KernelThreads([]), at: 10 * Self.millisecond)
         #expect(!moments.hasStarted(at: 60 * Self.millisecond))
         #expect(moments.hasStarted(at: 111 * Self.millisecond))
+        #expect(moments.isIdle(at: 200 * Self.millisecond, sinceStopAt: 200 * Self.millisecond))
+    }
+
+    /// This thread runs.
+    @Test func threadsThatWorkAreNotWaitedForLong() {
+        var moments = StopMoments()
+        moments.didStart(KernelThreads.now, at: 0)
+        #expect(!moments.isIdle(at: 2049 * Self.millisecond, sinceStopAt: 2000 * Self.millisecond))
+        #expect(moments.isIdle(at: 2050 * Self.millisecond, sinceStopAt: 2000 * Self.millisecond))
     }
 }
