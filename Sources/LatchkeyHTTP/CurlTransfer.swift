@@ -111,8 +111,10 @@ final class CurlTransfer {
         let request = exchange.request
         try check(latchkey_curl_set_string(curl, handle, CURLOPT_URL, exchange.url.text))
         try check(latchkey_curl_set_string(curl, handle, CURLOPT_USERAGENT, "Latchkey"))
-        // Empty: whatever this libcurl can unpack.
-        if request.acceptsCompression { try check(latchkey_curl_set_string(curl, handle, CURLOPT_ACCEPT_ENCODING, "")) }
+        if request.acceptsCompression || request.toleratesCompression {
+            // Empty: whatever this libcurl can unpack.
+            try check(latchkey_curl_set_string(curl, handle, CURLOPT_ACCEPT_ENCODING, ""))
+        }
         if request.method == "HEAD" {
             try check(latchkey_curl_set_long(curl, handle, CURLOPT_NOBODY, 1))
         } else {
@@ -145,9 +147,14 @@ final class CurlTransfer {
             // libcurl's notation: "Name:" takes a field away, "Name;" sends it empty.
             try append(header.value.isEmpty ? "\(header.name);" : "\(header.name): \(header.value)")
         }
+        // In the place of libcurl's own field.
+        let says = { (name: String) in request.headers.contains { $0.isNamed(name) } }
+        if request.toleratesCompression, !request.acceptsCompression, !says("Accept-Encoding") {
+            try append("Accept-Encoding: identity")
+        }
         // libcurl would wait a second for "100 Continue", and call every body a form.
-        if !request.headers.contains(where: { $0.isNamed("Expect") }) { try append("Expect:") }
-        if !request.headers.contains(where: { $0.isNamed("Content-Type") }) { try append("Content-Type:") }
+        if !says("Expect") { try append("Expect:") }
+        if !says("Content-Type") { try append("Content-Type:") }
         try check(latchkey_curl_set_list(curl, handle, CURLOPT_HTTPHEADER, fields))
     }
 

@@ -26,6 +26,9 @@ public struct HTTPRequest: Sendable {
     /// Whether the body may come compressed (RFC 9110, section 8.4); the response has it without that. The limit counts
     /// what is unpacked.
     public var acceptsCompression = false
+    /// Whether a body that comes compressed is unpacked, although the request asks for one that is not. For keys and licenses:
+    /// unpacking leaves copies in memory, and some servers have nothing else.
+    package var toleratesCompression = false
     /// Whether a redirect to another origin is refused: where the body holds credentials.
     public var staysWithinOrigin = false
     /// Whether the request fails where it, or a redirect, leads to a loopback, link-local or private address, given as such

@@ -120,6 +120,7 @@ public final class ClearKeyLoader: ResourceLoader {
             exchange.maximumResponseSize = ClearKey.maximumSize
             exchange.mayCarrySessionToken = url != nil
             exchange.cookies = request.cookies
+            exchange.toleratesCompression = true
             if let timeout { exchange.timeout = timeout }
             do throws(KeyError) {
                 if url == nil { try mediaLicenseURLs.check(&exchange, mediaURL: request.mediaURL) }

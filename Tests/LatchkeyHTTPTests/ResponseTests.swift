@@ -52,6 +52,20 @@ struct ResponseTests {
         #expect(request.body == [])
     }
 
+    /// A server may send any coding to who names none (RFC 9110, 12.5.3), and some have one alone.
+    @Test func whatComesCompressedUnaskedIsUnpacked() async throws {
+        // Of zlib's format (RFC 1950), with bytes below 128 alone.
+        let body = "x\u{1}KNMMI\u{6}b\u{0}\u{E}\u{1E}\u{3}#"
+        let server = try LoopbackServer { _ in .response(200, ["Content-Encoding: deflate"], body: body) }
+        var request = HTTPRequest.patient(url: server.url)
+        #expect(try await transport.send(request).text == body)
+        request.toleratesCompression = true
+        #expect(try await transport.send(request).text == "ceedceed")
+        request.maximumResponseSize = 7
+        #expect(try await transport.failure(request).isSameKind(as: .tooLarge("")))
+        #expect(server.requests.map { $0.values("accept-encoding") } == [[], ["identity"], ["identity"]])
+    }
+
     @Test func aPostSendsEveryByte() async throws {
         let server = try LoopbackServer { _ in .response(body: "taken") }
         let body = (0..<200_000).map { UInt8(truncatingIfNeeded: $0 &* 31) }

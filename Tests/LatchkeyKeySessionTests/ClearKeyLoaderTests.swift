@@ -47,6 +47,7 @@ struct ClearKeyLoaderTests {
         #expect(request.url == Self.url)
         #expect(request.timeout == .seconds(3))
         #expect(request.headers.map(\.name) == ["Content-Type", "Authorization"])
+        #expect(request.toleratesCompression && !request.acceptsCompression)
         #expect(request.headers.first?.value == "application/json")
         #expect(try ClearKey.keyIDs(inLicenseRequest: request.body) == [keyID(1)])
     }

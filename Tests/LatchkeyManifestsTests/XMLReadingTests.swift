@@ -176,6 +176,31 @@ import Testing
         }
     }
 
+    /// As libxml2 does, with which GStreamer reads manifests. What is declared elsewhere is not loaded.
+    @Test(arguments: Encoding.allCases) func stepsOverDocumentTypesOfManifests(encoding: Encoding) throws {
+        for front in [
+            "<!DOCTYPE a>", "<?xml version='1.0'?><!-- c --><?p?>\n<!DOCTYPE a >\n",
+            "<!DOCTYPE a SYSTEM 'http://127.0.0.1:9/a.dtd'>", "<!DOCTYPE a PUBLIC 'p' 'file:///etc/passwd'>",
+        ] {
+            #expect(try read(encoding.bytes(front + "<a b='1'>&lt;</a>"), .manifest).text == "<")
+        }
+        let root = try read(encoding.bytes("<!DOCTYPE a SYSTEM 'a.dtd'><a b='&c;1'>2&d;</a>"), .manifest)
+        #expect(root.text == "2" && root[attribute: "b"] == "1")
+        isRefused(encoding.bytes("<!DOCTYPE a><a>&b;</a>"), .manifest, as: .malformed)
+        isRefused(encoding.bytes("<!DOCTYPE a"), .manifest, as: .malformed)
+    }
+
+    @Test(arguments: Encoding.allCases) func refusesDeclarationsInManifests(encoding: Encoding) {
+        for text in [
+            "<!DOCTYPE a []><a/>", "<!DOCTYPE a [<!ENTITY b 'c'>]><a>&b;</a>",
+            "<!DOCTYPE a SYSTEM 'a.dtd' [<!ENTITY % b SYSTEM 'file:///etc/passwd'>%b;]><a/>",
+            "<!DOCTYPE a [<!ENTITY b 'x'><!ENTITY c '&b;&b;'><!ENTITY d '&c;&c;'>]><x:a e='&d;'>&d;</x:a>",
+            "<!DOCTYPE a [<!ATTLIST a b CDATA 'c'>]><a/>",
+        ] {
+            isRefused(encoding.bytes(text), .manifest, as: .unsupported)
+        }
+    }
+
     @Test(arguments: [
         "<a><!DOCTYPE a></a>", "<a/><!DOCTYPE a>", "<!doctype a><a/>", "<!ENTITY a 'b'><a/>", "<a><!ENTITY b 'c'></a>",
         "<a>&b;</a>", "<a b='&c;'/>", "<a>%b;&c;</a>", "<a>&nbsp;</a>", "<a>&#0;</a>", "<a>&#xD800;</a>",

@@ -160,6 +160,8 @@ public enum FragmentSign: Hashable, Sendable {
     case unknown(rest: Int)
     /// The samples of the track are encrypted, as the box says.
     case encrypted(box: String, track: UInt32)
+    /// Those of the track are encrypted with IVs of their own, as the init segment says, and no box has one.
+    case silent(track: UInt32)
 }
 
 extension ISORecognition {
@@ -169,8 +171,10 @@ extension ISORecognition {
     ///   - bytes: the start of a segment, with or without an init segment in front of it.
     ///   - tracks: of the init segment. Others count as clear.
     ///   - hasDecryptor: whether a decryptor gets the segment. What PIFF's box has in place of the sample entry is enough for it.
+    ///   - findsSilence: whether `silent` is looked for: where a decryptor behind a demuxer would take the samples for clear.
     public static func sign(
-        inSegment bytes: UnsafeRawBufferPointer, of tracks: [InitSegment.Track] = [], hasDecryptor: Bool = false
+        inSegment bytes: UnsafeRawBufferPointer, of tracks: [InitSegment.Track] = [], hasDecryptor: Bool = false,
+        findsSilence: Bool = false
     ) -> FragmentSign {
         var place = 0
         while bytes.count - place >= 16 {
@@ -180,14 +184,16 @@ extension ISORecognition {
             else { return .none }
             guard Int(size) <= bytes.count - place else { break }
             let end = place + Int(size)
-            if header.type == "moof" { return sign(inFragment: Array(bytes[place..<end]), tracks, hasDecryptor) }
+            if header.type == "moof" {
+                return sign(inFragment: Array(bytes[place..<end]), tracks, hasDecryptor, findsSilence)
+            }
             place = end
         }
         return .unknown(rest: bytes.count - place)
     }
 
     private static func sign(
-        inFragment bytes: [UInt8], _ tracks: [InitSegment.Track], _ hasDecryptor: Bool
+        inFragment bytes: [UInt8], _ tracks: [InitSegment.Track], _ hasDecryptor: Bool, _ findsSilence: Bool
     ) -> FragmentSign {
         guard let moof = try? ISOBox.boxes(in: bytes, range: 0..<bytes.count).first,
             let boxes = try? moof.children(in: bytes)
@@ -197,12 +203,28 @@ extension ISORecognition {
             var header = own.first { $0.type == "tfhd" }.flatMap { try? $0.fullReader(bytes).reader }
             let id = (try? header?.readUInt32()) ?? 0
             let track = tracks.first { $0.id == id }
+            if findsSilence, track?.needsVectors == true, isSilent(own, in: bytes) { return .silent(track: id) }
             guard track?.isClear != false,
                 let box = signingBox(among: own, in: bytes, hasDecryptor, hasParameters: track?.encryption != nil)
             else { continue }
             return .encrypted(box: box, track: id)
         }
         return .none
+    }
+
+    /// Whether there are samples, and nothing about their encryption. Sizes of nothing say that samples are clear.
+    private static func isSilent(_ boxes: [ISOBox], in bytes: [UInt8]) -> Bool {
+        let hasSamples = boxes.contains { box in
+            guard box.type == "trun", var (reader, _, _) = try? box.fullReader(bytes) else { return false }
+            return ((try? reader.readUInt32()) ?? 0) > 0
+        }
+        let hasGroups = boxes.contains {
+            ["sgpd", "sbgp", "csgp"].contains($0.type) && ISOSampleGroups.isAboutEncryption($0, in: bytes)
+        }
+        guard hasSamples, !hasGroups, let information = try? ISOAuxiliaryInformation(boxes, in: bytes) else {
+            return false
+        }
+        return information.override == nil && information.sizes == nil && information.filledBox == nil
     }
 
     /// `hasParameters`: whether the sample entry has what groups of encrypted samples need besides.

@@ -26,11 +26,19 @@ public struct InitSegment: Sendable {
         public var encryptions: [TrackEncryption]
         /// Whether a sample group (`seig`) says that samples are encrypted.
         public var hasProtectedGroups = false
+        /// Whether one says that samples are clear.
+        package var hasClearGroups = false
 
         /// Whether a sample entry says that samples are encrypted.
         public var isProtected: Bool { encryptions.contains(where: \.isProtected) }
         /// Of the first sample entry that has one.
         public var encryption: TrackEncryption? { encryptions.first }
+
+        /// Whether each sample has an IV of its own, unless a group of a fragment says otherwise.
+        package var needsVectors: Bool {
+            !formats.isEmpty && formats.allSatisfy { $0.hasPrefix("enc") } && !encryptions.isEmpty && !hasClearGroups
+                && encryptions.allSatisfy { $0.isProtected && $0.initializationVectorSize > 0 }
+        }
 
         /// Whether its samples are clear, unless a fragment says otherwise. False where the sample entries cannot tell.
         public var isClear: Bool {
@@ -124,7 +132,9 @@ public struct InitSegment: Sendable {
             guard box.type == "mdia" else { continue }
             let media = try box.children(in: bytes)
             track.handler = try Self.handler(media, in: bytes)
-            track.hasProtectedGroups = Self.hasProtectedGroups(media, in: bytes)
+            let groups = Self.groups(media, in: bytes)
+            track.hasProtectedGroups = groups.contains(where: \.isProtected)
+            track.hasClearGroups = groups.contains { !$0.isProtected }
             for entry in try Self.sampleEntries(media, in: bytes) {
                 track.formats.append(entry.box.type)
                 for sinf in try entry.protections(in: bytes) {
@@ -141,14 +151,15 @@ public struct InitSegment: Sendable {
         return try reader?.readFourCC() ?? ""
     }
 
-    private static func hasProtectedGroups(_ media: [ISOBox], in bytes: [UInt8]) -> Bool {
-        media.contains { information in
-            guard information.type == "minf", let boxes = try? information.children(in: bytes) else { return false }
-            return boxes.contains { table in
+    /// What the sample groups of the track say. None where they cannot be read.
+    private static func groups(_ media: [ISOBox], in bytes: [UInt8]) -> [ISOEncryption] {
+        media.flatMap { information -> [ISOEncryption] in
+            guard information.type == "minf", let boxes = try? information.children(in: bytes) else { return [] }
+            return boxes.flatMap { table -> [ISOEncryption] in
                 guard table.type == "stbl", let boxes = try? table.children(in: bytes),
                     let groups = try? ISOSampleGroups(boxes, in: bytes)
-                else { return false }
-                return groups.descriptions.contains(where: \.isProtected)
+                else { return [] }
+                return groups.descriptions
             }
         }
     }

@@ -191,6 +191,7 @@ public final class FairPlayLoader: StoredKeyLoader {
                 for: uri, contentIdentifier: identifier, spc: spc, isPersistent: options.requestsPersistableKey,
                 mediaURL: request.mediaURL)
             message.cookies = request.cookies
+            message.toleratesCompression = true
             return message
         }
         guard 200..<300 ~= response.status else {

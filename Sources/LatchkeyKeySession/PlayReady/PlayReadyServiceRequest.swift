@@ -62,6 +62,7 @@ public struct PlayReadyServiceRequest: Sendable {
         request.staysWithinOrigin = true
         request.mayCarrySessionToken = mayCarrySessionToken
         request.cookies = cookies
+        request.toleratesCompression = true
         request.maximumResponseSize = Self.maximumResponseSize
         if let timeout { request.timeout = timeout }
         return request

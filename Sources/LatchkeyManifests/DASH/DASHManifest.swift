@@ -762,7 +762,7 @@ extension DASHManifest {
         return nil
     }
 
-    /// The index behind the document type. Only the reader of manifests refuses such a manifest.
+    /// The index behind the document type. The reader of manifests refuses one that has declarations.
     private static func end(ofDocumentType bytes: ArraySlice<UInt8>) -> Int? {
         var (depth, quote) = (0, UInt8(0))
         for index in bytes.indices {

@@ -207,9 +207,10 @@ extension XMLElement {
     /// encoding is not looked at. Zeros at the end are padding. Gives its root element.
     ///
     /// With `limits.isLenient`, a prefix that is declared nowhere stands for itself as a namespace, a document that is
-    /// neither and says so is read as ISO 8859-1, and the first zero ends the document, as it does for libxml2.
+    /// neither and says so is read as ISO 8859-1, and the first zero ends the document, as it does for libxml2. A document
+    /// type without declarations of its own is stepped over, and so are references to entities that it might declare elsewhere.
     ///
-    /// No document type is allowed, so there are no entities but the five of XML itself, nothing is loaded from a file
+    /// No other document type is allowed, so there are no entities but the five of XML itself, nothing is loaded from a file
     /// or the network, and memory stays within a small multiple of the limits. Throws `tooLarge` for a document beyond
     /// `limits`, `unsupported` for a document type, and `malformed` for everything that is not well-formed.
     public init(reading bytes: some Collection<UInt8>, limits: XMLLimits) throws(FormatError) {
@@ -330,12 +331,21 @@ private final class XMLTreeBuilder {
         XML_SetCharacterDataHandler(parser) {
             builder($0)?.append(UnsafeRawBufferPointer(start: $1, count: Int(max($2, 0))))
         }
+        if limits.isLenient {
+            // It comes before any declaration of the type is read. What stands elsewhere is not loaded.
+            XML_SetStartDoctypeDeclHandler(parser) { pointer, _, _, _, hasDeclarations in
+                if hasDeclarations != 0 { builder(pointer)?.refuseDocumentType() }
+            }
+            return
+        }
         // It gets what the others do not, token by token: a document type before any of it is read.
         XML_SetDefaultHandler(parser) {
             let token = UnsafeRawBufferPointer(start: $1, count: Int(max($2, 0)))
-            if token.starts(with: "<!DOCTYPE".utf8) { builder($0)?.fail(.unsupported("XML with a document type")) }
+            if token.starts(with: "<!DOCTYPE".utf8) { builder($0)?.refuseDocumentType() }
         }
     }
+
+    func refuseDocumentType() { fail(.unsupported("XML with a document type")) }
 
     /// Comes before the `start` of the element that has the declaration.
     private func declare(prefix: UnsafePointer<XML_Char>?, uri: UnsafePointer<XML_Char>?) {

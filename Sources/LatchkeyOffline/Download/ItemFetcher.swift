@@ -187,6 +187,7 @@ actor ItemFetcher {
         var request = HTTPRequest(url: url)
         request.maximumResponseSize = 4096
         request.cookies = cookies
+        request.toleratesCompression = true
         let response: HTTPResponse
         do throws(HTTPError) {
             response = try await transport.send(request)

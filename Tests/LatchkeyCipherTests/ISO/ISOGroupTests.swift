@@ -216,6 +216,42 @@ import Testing
         #expect(try uses(file).count == 2)
     }
 
+    // MARK: Fragments that say nothing
+
+    /// `isSilent`: the samples need IVs, and there are none. Behind a demuxer, they would be taken for clear.
+    private static let silent: [(tracks: [UInt8], boxes: [[UInt8]], isSilent: Bool)] = [
+        (BoxBuilder.track(), [], true), (BoxBuilder.track(isSound: true), [], true),
+        (BoxBuilder.track(), [emptyList], true),
+        (BoxBuilder.track(), [BoxBuilder.full("senc", BoxBuilder.number(0, 4))], true),
+        (BoxBuilder.track(), [BoxBuilder.full("saiz", [0], BoxBuilder.number(0, 4))], true),
+        (BoxBuilder.track(), [list], false), (BoxBuilder.track(), [sizes], false),
+        // Those of clear samples.
+        (BoxBuilder.track(), [BoxBuilder.full("saiz", [0], BoxBuilder.number(2, 4), [0, 0])], false),
+        (BoxBuilder.track(), clearGroup, false), (BoxBuilder.track(table: [groups([nil], defaultIndex: 1)]), [], false),
+        (clearEntry, [], false),
+        (
+            BoxBuilder.track(
+                scheme: "cbcs",
+                tenc: BoxBuilder.full("tenc", version: 1, [0, 0, 1, 0], BoxBuilder.keyID, [16], BoxBuilder.keyID)),
+            [], false
+        ),
+    ]
+
+    @Test(arguments: silent.indices) func fragmentsThatSayNothingAreTold(index: Int) throws {
+        let (tracks, boxes, isSilent) = Self.silent[index]
+        let section = try InitSegment(BoxBuilder.movie(tracks))
+        let file = Self.file(tracks, boxes)
+        for findsSilence in [true, false] {
+            let found = file.withUnsafeBytes {
+                ISORecognition.sign(
+                    inSegment: $0, of: section.tracks, hasDecryptor: true, findsSilence: findsSilence)
+            }
+            #expect(found == (isSilent && findsSilence ? FragmentSign.silent(track: 1) : FragmentSign.none))
+        }
+        guard isSilent else { return }
+        #expect(throws: FormatError.self) { try uses(file) }
+    }
+
     // MARK: Several ways to decrypt, and what is not supported
 
     private static let otherProtection = BoxBuilder.protection(

@@ -155,7 +155,7 @@ import Testing
         #expect(braces.keyIDs.count == 1)
     }
 
-    @Test(arguments: ["", "<MPD/>", "<SmoothStreamingMedia>", "<!DOCTYPE a><SmoothStreamingMedia/>"])
+    @Test(arguments: ["", "<MPD/>", "<SmoothStreamingMedia>", "<!DOCTYPE a []><SmoothStreamingMedia/>"])
     func whatIsNone(text: String) {
         #expect(throws: FormatError.self) { try SmoothManifest(Array(text.utf8)) }
     }

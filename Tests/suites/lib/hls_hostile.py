@@ -7,6 +7,7 @@ import re
 import time
 
 import hls_media as media
+import manifests
 import pipelines
 import versions
 from bounds import PATIENCE, Processors
@@ -82,6 +83,21 @@ def fragmented(says_vector):
         files[f"{number}.m4s"] = media.whole(video.segment(number), key, used)
         lines += media.segment_lines(1, f"{number}.m4s")
     return files | {"v.m3u8": media.media_playlist(lines), "master.m3u8": media.master_playlist([("v.m3u8", 300_000)])}
+
+
+def without_vectors():
+    """Fragments without the boxes that have the IVs of their samples."""
+    files = {name: bytearray(data) for name, data in manifests.protected_files().items() if name.startswith("v_")}
+    for data in files.values():
+        for kind, start, _end in list(media.boxes(data)):
+            if kind in (b"senc", b"saiz", b"saio"):
+                data[start + 4:start + 8] = b"free"
+    lines = ['#EXT-X-MAP:URI="v_init.mp4"', '#EXT-X-KEY:METHOD=SAMPLE-AES-CTR,URI="key.bin"']
+    for number in range(1, 5):
+        lines += media.segment_lines(1, f"v_{number}.m4s")
+    return {name: bytes(data) for name, data in files.items()} | {
+        "key.bin": media.key_of("hostile"), "v.m3u8": media.media_playlist(lines),
+        "master.m3u8": media.master_playlist([("v.m3u8", 300_000)])}
 
 
 def whole(number):
@@ -205,6 +221,7 @@ ALL = {
     "hostile/session-key-sample-aes": ends(lambda: transport(sample_aes, [], SESSION_KEY), SEGMENT, NO_KEY_LINE),
     "hostile/iv-of-playlist": ends(lambda: fragmented(True), SEGMENT, NOTHING),
     "hostile/iv-of-number": ends(lambda: fragmented(False), SEGMENT, NOTHING),
+    "hostile/no-ivs": ends(without_vectors, r"samples of track \d+ have no IV"),
     "hostile/noise-video": ends(lambda: transport(noisy("video")), SEGMENT, "made no pictures"),
     "hostile/noise-sound": sound,
     "hostile/live-noise": live(0), "hostile/live-noise-later": live(3),

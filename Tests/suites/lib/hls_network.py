@@ -338,6 +338,25 @@ def slow_playlist():
         same_frames(player, [sum for number in range(COUNT) for sum in video.frames(number)])
 
 
+def compressed_key():
+    """A key at its URI comes compressed, although it is asked for as it is."""
+    stream, key = media.TransportStream(), media.key_of("compressed key")
+    files = {"master.m3u8": media.master_playlist([("v.m3u8", 300_000)]),
+             "key.bin": Answer(200, gzip.compress(key), Content_Encoding="gzip")}
+    lines = [media.key_line("key.bin", "AES-128", None)]
+    for number in range(COUNT):
+        lines += media.segment_lines(1, f"{number}.ts")
+        files[f"{number}.ts"] = stream.encrypted_whole(number, key)
+    files["v.m3u8"] = media.media_playlist(lines)
+    with Scene(files) as scene:
+        player = scene.player()
+        player.play()
+        end_of_stream(player)
+        same_frames(player, [sum for number in range(COUNT) for sum in stream.frames(number)])
+        accepted = [request.headers.get("Accept-Encoding") for request in scene.origin.asked("key.bin")]
+        demand(accepted == ["identity"], f"the key was asked for with {accepted}")
+
+
 def compressed_bomb():
     """A playlist that is small until it is unpacked ends by name."""
     bomb = gzip.compress(b"#EXTM3U\n" + b"#" * (64 << 20), 9)
@@ -352,7 +371,7 @@ def compressed_bomb():
 
 
 ALL = {
-    "compressed": compressed, "compressed-bomb": compressed_bomb, "redirects": redirects,
+    "compressed": compressed, "compressed-key": compressed_key, "compressed-bomb": compressed_bomb, "redirects": redirects,
     **{f"cookies/{form}": functools.partial(cookies, form) for form in ("clear", "samples", "whole")},
     **{f"cookies/dash{name}": functools.partial(cookies_dash, is_relayed)
        for name, is_relayed in (("", False), ("-relayed", True))},

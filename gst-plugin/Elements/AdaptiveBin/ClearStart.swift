@@ -15,6 +15,8 @@ import LatchkeyContainers
 /// is looked at, and no other: media that stays clear costs nothing. Behind an init segment that is clear, the first fragment
 /// is looked at, too. Its boxes may say that it is encrypted, and then nothing can decrypt it, also where a manifest has brought
 /// a decryptor: that needs what the init segment says, or PIFF's box in its place. The same holds if only one track is clear.
+/// A decryptor behind the demuxer takes samples for clear of which nothing is said. So for that one, the first fragment is looked
+/// at behind each init segment that says that they are encrypted.
 final class ClearStart {
     /// What decrypts a stream in front of its demuxer or parser.
     private enum Late: String {
@@ -34,6 +36,8 @@ final class ClearStart {
     private let bin: WeakElement
     private let sink: WeakPad
     private var state = State.unknown
+    /// The parser has found a decryptor that stands behind its demuxer.
+    private var isBehindDemuxer = false
     private var isISOMedia = false
     private var hasCaps = false
     private var isRenamed = false
@@ -147,7 +151,7 @@ final class ClearStart {
             awaitsFragment = false
             guard !isProtected else {
                 let next = hasISODecryptor ? BufferLook.enough : encryptedInitSegmentDidCome()
-                guard next == .enough, tracks.contains(where: \.isClear) else { return next }
+                guard next == .enough, isBehindDemuxer || tracks.contains(where: \.isClear) else { return next }
                 held = []
                 return lookForFragment(buffer)
             }
@@ -165,13 +169,9 @@ final class ClearStart {
         awaitsFragment = false
         guard let part = buffer.part(from: 0) else { return .enough }
         part.keep(min(part.size, Self.heldLimit), from: 0)
-        let hasDecryptor = state == .hasDecryptor
         let sign = part.withBytes { bytes -> FragmentSign in
             if !held.isEmpty { held += bytes }
-            let sign =
-                held.isEmpty
-                ? ISORecognition.sign(inSegment: bytes, of: tracks, hasDecryptor: hasDecryptor)
-                : held.withUnsafeBytes { ISORecognition.sign(inSegment: $0, of: tracks, hasDecryptor: hasDecryptor) }
+            let sign = held.isEmpty ? fragmentSign(in: bytes) : held.withUnsafeBytes { fragmentSign(in: $0) }
             if case .unknown(let rest) = sign { held = held.isEmpty ? Array(bytes.suffix(rest)) : held.suffix(rest) }
             return sign
         }
@@ -181,16 +181,24 @@ final class ClearStart {
             return .more
         case .encrypted(let box, let track):
             return refuse(because: .undeclared(box, track, ask { $0.lastSegment }.flatMap { $0 }))
+        case .silent(let track):
+            return refuse(because: .silent(track, ask { $0.lastSegment }.flatMap { $0 }))
         default:
             held = []
             return .enough
         }
     }
 
+    private func fragmentSign(in segment: UnsafeRawBufferPointer) -> FragmentSign {
+        ISORecognition.sign(
+            inSegment: segment, of: tracks, hasDecryptor: state == .hasDecryptor, findsSilence: isBehindDemuxer)
+    }
+
     private func encryptedInitSegmentDidCome() -> BufferLook {
         _ = ask { $0.encryptionDidAppear() }
         if state == .unknown, ask({ $0.encryptedInitSegments }) != .decryptedInFront {
             state = .hasDecryptor
+            isBehindDemuxer = true
             return .enough
         }
         return insert(.isoMedia)

@@ -193,6 +193,15 @@ extension HLSFailure {
             advice: "Ask for media whose init segment names the encryption, or for media that is clear.")
     }
 
+    /// The init segment says that each sample of the track has an IV, and a fragment has none. `segment`: as for `undeclared`.
+    static func silent(_ track: UInt32, _ segment: String?) -> PresentationFailure {
+        PresentationFailure(
+            kind: .unsupported,
+            text: "In a fragment, the encrypted samples of track \(track) have no IV: no box “senc” or “saiz” has one."
+                + (segment.map { " The last segment came from \($0)." } ?? ""),
+            advice: "Ask for media whose fragments have these boxes, or for media that is clear.")
+    }
+
     /// `name` is how the key is called in front of people.
     static func key(_ name: String, _ error: KeyError) -> HLSFailure {
         HLSFailure(

@@ -196,6 +196,7 @@ final class PresentationOrigin: Sendable {
         outgoing.maximumResponseSize = content.limit
         // As the stock demuxers do; some servers have nothing else.
         outgoing.acceptsCompression = content.isText
+        outgoing.toleratesCompression = content == .key
         return outgoing
     }
 

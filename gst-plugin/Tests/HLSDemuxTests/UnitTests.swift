@@ -280,6 +280,18 @@ struct HLSOriginTests {
         }
     }
 
+    /// As the stock demuxers ask, but for keys, which come compressed from servers that have nothing else.
+    @Test func textMayComeCompressed() async throws {
+        let transport = Transport()
+        let origin = PresentationOrigin(transport: transport)
+        for content in [PresentationOrigin.Content.playlist, .manifest, .initSegment, .segment, .key] {
+            _ = try await origin.response(content, "https://a.test/v")
+        }
+        let sent = transport.sent.withLock { $0 }
+        #expect(sent.map(\.acceptsCompression) == [true, true, false, false, false])
+        #expect(sent.map(\.toleratesCompression) == [false, false, false, false, true])
+    }
+
     /// For presentations whose segments are elsewhere. The referrer stays as it is for another origin.
     @Test(
         arguments: [
