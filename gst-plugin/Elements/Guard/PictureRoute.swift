@@ -103,12 +103,10 @@ final class PictureRoute: Sendable {
     /// Something changed on the way, at this pad if one is named. On the thread that changes it, which may hold the locks of
     /// elements.
     private func didChange(at pad: PadReference? = nil) {
-        let isClosed = state.withLock { state in
-            state.changes += 1
-            // No walk that is under way takes a gate away now.
-            return pad.map { pad in state.gates.contains { $0.pad.isSame(as: pad) } } ?? true
-        }
-        if let pad, !isClosed {
+        // No walk that is under way takes a gate away now.
+        state.withLock { $0.changes += 1 }
+        if let pad {
+            // Even if there is one: a buffer that waits there for a walk comes to the new one next.
             let gate = (pad: pad, probe: closedGate(at: pad))
             let isForgotten = state.withLock { state in
                 if !state.isForgotten { state.gates.append(gate) }

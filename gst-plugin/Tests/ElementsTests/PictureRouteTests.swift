@@ -53,6 +53,10 @@ extension ElementTests {
                 return element
             }
 
+            func pad(_ name: String, of elementName: String) throws -> PadReference {
+                PadReference(owning: try #require(gst_element_get_static_pad(try element(elementName), name)))
+            }
+
             /// From NULL. Right behind PLAYING, a GstPipeline is never done now and then: of starts of stock videotestsrc !
             /// fakesink, 4 of 359 on 1.22, 5 of 10 on 1.26 and 5 of 165 on 1.28. All elements are in PAUSED then.
             func preroll() {
@@ -376,6 +380,40 @@ extension ElementTests {
             #expect(bench.told.times > 0)
             #expect(bench.cameTo("end") == 0)
             #expect(bench.refusal?.contains("end") == true)
+        }
+
+        /// What a walk does when it asks where the pictures go from one pad.
+        private static let duringWalk = Mutex<(@Sendable () -> Void)?>(nil)
+
+        /// The same on another thread, while a picture in front of the guard waits for a walk that has seen it.
+        @Test func aGuardThatIsReplacedDuringAWalkIsMissed() throws {
+            let bench = try Bench(
+                Self.pictures + "valve name=gate drop=true ! identity name=last identity name=next ! latchkeyguard ! "
+                    + "fakesink async=false fakesink name=end async=false", session, recorded: ["start", "end"])
+            gst_element_set_state(bench.launched.pipeline, GST_STATE_PLAYING)
+            // The caps are known, and have no gate put in front.
+            #expect(bench.wait { $0.cameTo("start") > 0 })
+            #expect(bench.refusal == nil)
+            let (last, next) = (try bench.pad("src", of: "last"), try bench.pad("sink", of: "next"))
+            let end = try bench.pad("sink", of: "end")
+            #expect(gst_pad_link(last.pointer, next.pointer) == GST_PAD_LINK_OK)
+            Self.duringWalk.withLock {
+                $0 = {
+                    gst_pad_unlink(last.pointer, next.pointer)
+                    gst_pad_link_full(last.pointer, end.pointer, GST_PAD_LINK_CHECK_NOTHING)
+                }
+            }
+            gst_pad_set_iterate_internal_links_function_full(
+                next.pointer,
+                { pad, parent in
+                    PictureRouteTests.duringWalk.withLock { $0.take() }?()
+                    return gst_pad_iterate_internal_links_default(pad, parent)
+                }, nil, nil)
+            try bench.hold("gate", false)
+            #expect(bench.wait { $0.told.times > 0 })
+            let wasReplaced = Self.duringWalk.withLock { $0 == nil }
+            #expect(wasReplaced)
+            #expect(bench.cameTo("end") == 0)
         }
 
         /// A branch of a tee that comes while it plays.
