@@ -314,7 +314,7 @@ private struct RouteWalk {
         // Before the link is looked at.
         if !links.contains(where: { $0.pad.isSame(as: source) }) { links.append(link(source)) }
         guard let arrival = source.peer else {
-            add(gate(source), at: source)
+            addGate(at: source)
             // Linked before the gate was there.
             if source.peer != nil {
                 followed[place] = nil
@@ -362,7 +362,7 @@ private struct RouteWalk {
 
     /// The stream ends in a sink. What is not known to be pictures may be sound: its caps will tell.
     private mutating func end(_ source: PadReference, at element: SharedElement, _ pictures: Pictures) {
-        add(gate(source), at: source)
+        addGate(at: source)
         let sink = element.reference.name
         let place = UnsafeMutableRawPointer(source.pointer)
         if pictures == .unknown {
@@ -373,8 +373,9 @@ private struct RouteWalk {
         }
     }
 
-    private mutating func add(_ probe: PadProbe, at pad: PadReference) {
-        if !gates.contains(where: { $0.pad.isSame(as: pad) }) { gates.append((pad, probe)) }
+    private mutating func addGate(at pad: PadReference) {
+        // Several ways may end here.
+        if !gates.contains(where: { $0.pad.isSame(as: pad) }) { gates.append((pad, gate(pad))) }
     }
 
     private mutating func add(_ watch: PadsWatch) {

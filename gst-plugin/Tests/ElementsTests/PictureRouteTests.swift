@@ -455,6 +455,24 @@ extension ElementTests {
             #expect(routes.refusal(of: keyID) == nil)
         }
 
+        /// One would stay for ever that nothing knows of. Only the second way tells that there are pictures.
+        @Test func twoWaysThatMeetHaveOneGate() throws {
+            let bench = try Bench(
+                "fakesrc ! valve drop=true ! identity name=start ! tee name=tee ! queue ! funnel name=join ! "
+                    + "fakesink name=end async=false tee. ! identity name=typed ! join.", session)
+            gst_element_set_state(bench.launched.pipeline, GST_STATE_PLAYING)
+            let (typed, join) = (try bench.pad("src", of: "typed"), try bench.pad("src", of: "join"))
+            let caps = try #require(Caps("video/x-raw"))
+            for event in [gst_event_new_stream_start("typed"), Event(caps: caps).release()] {
+                gst_pad_store_sticky_event(typed.pointer, event)
+                ek_mini_object_unref(event)
+            }
+            #expect(bench.refusal?.contains("end") == true)
+            #expect(join.pointer.pointee.num_probes == 1)
+            bench.route.forget()
+            #expect(join.pointer.pointee.num_probes == 0)
+        }
+
         /// Clear media costs nothing: without a key with rules nothing is looked at.
         @Test func nothingStandsBehindAGuard() throws {
             let bench = try Bench(Self.pictures + "queue name=queue ! latchkeyguard ! fakesink", session)
