@@ -154,6 +154,34 @@ extension ElementTests {
             #expect(refusal.contains("pictures") && refusal.contains("latchkeyguard") && refusal.contains(sink))
         }
 
+        private static let cameToBarePad = Atomic(0)
+
+        /// As those of test harnesses are. What its owner does with pictures is not known.
+        @Test func aPadWithoutAnElementIsASink() throws {
+            let bench = try Bench(Self.pictures + "valve name=gate drop=true ! identity name=last", session)
+            let pad = try #require(gst_pad_new("bare", GST_PAD_SINK))
+            gst_object_ref_sink(pad)
+            let bare = PadReference(owning: pad)
+            gst_pad_set_chain_function_full(
+                pad,
+                { _, _, buffer in
+                    if let buffer { _ = Buffer(owning: buffer) }
+                    PictureRouteTests.cameToBarePad.add(1, ordering: .relaxed)
+                    return GST_FLOW_OK
+                }, nil, nil)
+            gst_pad_set_active(pad, 1)
+            defer { gst_pad_set_active(pad, 0) }
+            gst_element_set_state(bench.launched.pipeline, GST_STATE_PLAYING)
+            #expect(bench.refusal == nil)
+            let last = try bench.pad("src", of: "last")
+            #expect(gst_pad_link(last.pointer, bare.pointer) == GST_PAD_LINK_OK)
+            defer { gst_pad_unlink(last.pointer, bare.pointer) }
+            try bench.hold("gate", false)
+            #expect(bench.wait { $0.told.times > 0 })
+            #expect(Self.cameToBarePad.load(ordering: .relaxed) == 0)
+            #expect(bench.refusal?.contains("bare") == true)
+        }
+
         @Test func soundNeedsNone() throws {
             let bench = try Bench("audiotestsrc ! identity name=start ! queue ! fakesink", session)
             bench.preroll()
