@@ -39,8 +39,9 @@ final class PictureRoute: Sendable {
     private struct State {
         /// How often something on the way has changed.
         var changes = 0
-        /// What the last walk has found, and `changes` when it began.
-        var found: (verdict: Verdict, changes: Int)?
+        /// What the last walk has found, and the session's revision when it began: that tells of each change, and of guards that
+        /// join or leave.
+        var found: (verdict: Verdict, revision: UInt64)?
         /// The key that was used last.
         var keyID: KeyID?
         var gates: [Gate] = []
@@ -68,9 +69,10 @@ final class PictureRoute: Sendable {
     /// Why pictures of this key, whose license has rules for them, may not leave; nil where they may. On the stream's
     /// thread.
     func refusal(of keyID: KeyID?) -> KeyError? {
+        let revision = session.revision
         let known = state.withLock { state in
             state.keyID = keyID
-            return state.found.flatMap { $0.changes == state.changes ? $0.verdict : nil }
+            return state.found.flatMap { $0.revision == revision ? $0.verdict : nil }
         }
         return Self.error(known ?? walk().verdict, keyID)
     }
@@ -148,6 +150,7 @@ final class PictureRoute: Sendable {
     }
 
     private func walkInTurn() -> (Outcome, old: State) {
+        let revision = session.revision
         let old = state.withLock { $0 }
         guard !old.isForgotten else { return (Outcome(), old) }
         let reconfigurations =
@@ -176,7 +179,7 @@ final class PictureRoute: Sendable {
         let needless = state.withLock { state in
             let isSettled = state.changes == old.changes
             let others = state.gates.filter { gate in !walk.gates.contains { $0.probe === gate.probe } }
-            state.found = (verdict, old.changes)
+            state.found = (verdict, revision)
             state.gates = isSettled ? walk.gates : walk.gates + others
             (state.watches, state.links, state.caps) = (walk.watches, walk.links, walk.capsWatches)
             state.reconfigurations = reconfigurations

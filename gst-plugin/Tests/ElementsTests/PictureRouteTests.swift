@@ -331,6 +331,17 @@ extension ElementTests {
             #expect(route.refusal(of: nil) != nil)
         }
 
+        /// Nor is one that the application gives another session while it plays.
+        @Test func aGuardThatLeavesTheSessionIsNone() throws {
+            let bench = try Bench(Self.pictures + "latchkeyguard ! fakesink name=end", session)
+            bench.preroll()
+            #expect(bench.refusal == nil)
+            Latchkey.attach(KeySession(), to: bench.launched.pipeline)
+            #expect(bench.refusal?.contains("end") == true)
+            Latchkey.attach(session, to: bench.launched.pipeline)
+            #expect(bench.refusal == nil)
+        }
+
         /// A way that ends nowhere yet is open, until it is linked to a sink: nothing comes there.
         @Test func whatIsLinkedLaterIsLookedAt() throws {
             let bench = try Bench(
