@@ -39,8 +39,9 @@ final class PictureRoute: Sendable {
     private struct State {
         /// How often something on the way has changed.
         var changes = 0
-        /// What the last walk has found, and `changes` when it began.
-        var found: (verdict: Verdict, changes: Int)?
+        /// What the last walk has found, and the session's revision when it began: that tells of each change, and of guards that
+        /// join or leave.
+        var found: (verdict: Verdict, revision: UInt64)?
         /// The key that was used last.
         var keyID: KeyID?
         var gates: [Gate] = []
@@ -68,9 +69,10 @@ final class PictureRoute: Sendable {
     /// Why pictures of this key, whose license has rules for them, may not leave; nil where they may. On the stream's
     /// thread.
     func refusal(of keyID: KeyID?) -> KeyError? {
+        let revision = session.revision
         let known = state.withLock { state in
             state.keyID = keyID
-            return state.found.flatMap { $0.changes == state.changes ? $0.verdict : nil }
+            return state.found.flatMap { $0.revision == revision ? $0.verdict : nil }
         }
         return Self.error(known ?? walk().verdict, keyID)
     }
@@ -103,12 +105,10 @@ final class PictureRoute: Sendable {
     /// Something changed on the way, at this pad if one is named. On the thread that changes it, which may hold the locks of
     /// elements.
     private func didChange(at pad: PadReference? = nil) {
-        let isClosed = state.withLock { state in
-            state.changes += 1
-            // No walk that is under way takes a gate away now.
-            return pad.map { pad in state.gates.contains { $0.pad.isSame(as: pad) } } ?? true
-        }
-        if let pad, !isClosed {
+        // No walk that is under way takes a gate away now.
+        state.withLock { $0.changes += 1 }
+        if let pad {
+            // Even if there is one: a buffer that waits there for a walk comes to the new one next.
             let gate = (pad: pad, probe: closedGate(at: pad))
             let isForgotten = state.withLock { state in
                 if !state.isForgotten { state.gates.append(gate) }
@@ -150,6 +150,7 @@ final class PictureRoute: Sendable {
     }
 
     private func walkInTurn() -> (Outcome, old: State) {
+        let revision = session.revision
         let old = state.withLock { $0 }
         guard !old.isForgotten else { return (Outcome(), old) }
         let reconfigurations =
@@ -178,7 +179,7 @@ final class PictureRoute: Sendable {
         let needless = state.withLock { state in
             let isSettled = state.changes == old.changes
             let others = state.gates.filter { gate in !walk.gates.contains { $0.probe === gate.probe } }
-            state.found = (verdict, old.changes)
+            state.found = (verdict, revision)
             state.gates = isSettled ? walk.gates : walk.gates + others
             (state.watches, state.links, state.caps) = (walk.watches, walk.links, walk.capsWatches)
             state.reconfigurations = reconfigurations
@@ -316,15 +317,17 @@ private struct RouteWalk {
         // Before the link is looked at.
         if !links.contains(where: { $0.pad.isSame(as: source) }) { links.append(link(source)) }
         guard let arrival = source.peer else {
-            add(gate(source), at: source)
+            addGate(at: source)
             // Linked before the gate was there.
-            if source.peer != nil {
-                followed[place] = nil
-                follow(source, after: inherited)
-            }
+            if source.peer != nil { followAgain(source, after: inherited) }
             return
         }
-        guard let element = arrival.element else { return follow(arrival.internalLinks, pictures) }
+        guard let element = arrival.element else {
+            // The border of a bin, or a pad that stands alone, as those of test harnesses do.
+            let links = arrival.internalLinks
+            if !links.isEmpty { return follow(links, pictures) }
+            return end(source, at: arrival, of: nil, after: inherited, pictures)
+        }
         if let outputGuard = element.implementation as? GuardElement, outputGuard.guards(for: session) {
             // It goes by the caps, and takes for sound what these call sound.
             watchCaps(of: source)
@@ -355,7 +358,12 @@ private struct RouteWalk {
                 return follow(around.sourcePads, .unknown)
             }
         }
-        end(source, at: element, pictures)
+        end(source, at: arrival, of: element, after: inherited, pictures)
+    }
+
+    private mutating func followAgain(_ source: PadReference, after inherited: Pictures) {
+        followed[UnsafeMutableRawPointer(source.pointer)] = nil
+        follow(source, after: inherited)
     }
 
     private mutating func follow(_ pads: [PadReference], _ pictures: Pictures) {
@@ -363,9 +371,14 @@ private struct RouteWalk {
     }
 
     /// The stream ends in a sink. What is not known to be pictures may be sound: its caps will tell.
-    private mutating func end(_ source: PadReference, at element: SharedElement, _ pictures: Pictures) {
-        add(gate(source), at: source)
-        let sink = element.reference.name
+    private mutating func end(
+        _ source: PadReference, at arrival: PadReference, of element: SharedElement?, after inherited: Pictures,
+        _ pictures: Pictures
+    ) {
+        addGate(at: source)
+        // What is taken apart loses its links first, and then what would have shown the way on.
+        guard source.peer?.isSame(as: arrival) == true else { return followAgain(source, after: inherited) }
+        let sink = element?.reference.name ?? arrival.name
         let place = UnsafeMutableRawPointer(source.pointer)
         if pictures == .unknown {
             untyped[place] = sink
@@ -375,8 +388,9 @@ private struct RouteWalk {
         }
     }
 
-    private mutating func add(_ probe: PadProbe, at pad: PadReference) {
-        if !gates.contains(where: { $0.pad.isSame(as: pad) }) { gates.append((pad, probe)) }
+    private mutating func addGate(at pad: PadReference) {
+        // Several ways may end here.
+        if !gates.contains(where: { $0.pad.isSame(as: pad) }) { gates.append((pad, gate(pad))) }
     }
 
     private mutating func add(_ watch: PadsWatch) {

@@ -53,6 +53,10 @@ extension ElementTests {
                 return element
             }
 
+            func pad(_ name: String, of elementName: String) throws -> PadReference {
+                PadReference(owning: try #require(gst_element_get_static_pad(try element(elementName), name)))
+            }
+
             /// From NULL. Right behind PLAYING, a GstPipeline is never done now and then: of starts of stock videotestsrc !
             /// fakesink, 4 of 359 on 1.22, 5 of 10 on 1.26 and 5 of 165 on 1.28. All elements are in PAUSED then.
             func preroll() {
@@ -148,6 +152,34 @@ extension ElementTests {
             bench.preroll()
             let refusal = try #require(bench.refusal)
             #expect(refusal.contains("pictures") && refusal.contains("latchkeyguard") && refusal.contains(sink))
+        }
+
+        private static let cameToBarePad = Atomic(0)
+
+        /// As those of test harnesses are. What its owner does with pictures is not known.
+        @Test func aPadWithoutAnElementIsASink() throws {
+            let bench = try Bench(Self.pictures + "valve name=gate drop=true ! identity name=last", session)
+            let pad = try #require(gst_pad_new("bare", GST_PAD_SINK))
+            gst_object_ref_sink(pad)
+            let bare = PadReference(owning: pad)
+            gst_pad_set_chain_function_full(
+                pad,
+                { _, _, buffer in
+                    if let buffer { _ = Buffer(owning: buffer) }
+                    PictureRouteTests.cameToBarePad.add(1, ordering: .relaxed)
+                    return GST_FLOW_OK
+                }, nil, nil)
+            gst_pad_set_active(pad, 1)
+            defer { gst_pad_set_active(pad, 0) }
+            gst_element_set_state(bench.launched.pipeline, GST_STATE_PLAYING)
+            #expect(bench.refusal == nil)
+            let last = try bench.pad("src", of: "last")
+            #expect(gst_pad_link(last.pointer, bare.pointer) == GST_PAD_LINK_OK)
+            defer { gst_pad_unlink(last.pointer, bare.pointer) }
+            try bench.hold("gate", false)
+            #expect(bench.wait { $0.told.times > 0 })
+            #expect(Self.cameToBarePad.load(ordering: .relaxed) == 0)
+            #expect(bench.refusal?.contains("bare") == true)
         }
 
         @Test func soundNeedsNone() throws {
@@ -299,6 +331,17 @@ extension ElementTests {
             #expect(route.refusal(of: nil) != nil)
         }
 
+        /// Nor is one that the application gives another session while it plays.
+        @Test func aGuardThatLeavesTheSessionIsNone() throws {
+            let bench = try Bench(Self.pictures + "latchkeyguard ! fakesink name=end", session)
+            bench.preroll()
+            #expect(bench.refusal == nil)
+            Latchkey.attach(KeySession(), to: bench.launched.pipeline)
+            #expect(bench.refusal?.contains("end") == true)
+            Latchkey.attach(session, to: bench.launched.pipeline)
+            #expect(bench.refusal == nil)
+        }
+
         /// A way that ends nowhere yet is open, until it is linked to a sink: nothing comes there.
         @Test func whatIsLinkedLaterIsLookedAt() throws {
             let bench = try Bench(
@@ -378,6 +421,40 @@ extension ElementTests {
             #expect(bench.refusal?.contains("end") == true)
         }
 
+        /// What a walk does when it asks where the pictures go from one pad.
+        private static let duringWalk = Mutex<(@Sendable () -> Void)?>(nil)
+
+        /// The same on another thread, while a picture in front of the guard waits for a walk that has seen it.
+        @Test func aGuardThatIsReplacedDuringAWalkIsMissed() throws {
+            let bench = try Bench(
+                Self.pictures + "valve name=gate drop=true ! identity name=last identity name=next ! latchkeyguard ! "
+                    + "fakesink async=false fakesink name=end async=false", session, recorded: ["start", "end"])
+            gst_element_set_state(bench.launched.pipeline, GST_STATE_PLAYING)
+            // The caps are known, and have no gate put in front.
+            #expect(bench.wait { $0.cameTo("start") > 0 })
+            #expect(bench.refusal == nil)
+            let (last, next) = (try bench.pad("src", of: "last"), try bench.pad("sink", of: "next"))
+            let end = try bench.pad("sink", of: "end")
+            #expect(gst_pad_link(last.pointer, next.pointer) == GST_PAD_LINK_OK)
+            Self.duringWalk.withLock {
+                $0 = {
+                    gst_pad_unlink(last.pointer, next.pointer)
+                    gst_pad_link_full(last.pointer, end.pointer, GST_PAD_LINK_CHECK_NOTHING)
+                }
+            }
+            gst_pad_set_iterate_internal_links_function_full(
+                next.pointer,
+                { pad, parent in
+                    PictureRouteTests.duringWalk.withLock { $0.take() }?()
+                    return gst_pad_iterate_internal_links_default(pad, parent)
+                }, nil, nil)
+            try bench.hold("gate", false)
+            #expect(bench.wait { $0.told.times > 0 })
+            let wasReplaced = Self.duringWalk.withLock { $0 == nil }
+            #expect(wasReplaced)
+            #expect(bench.cameTo("end") == 0)
+        }
+
         /// A branch of a tee that comes while it plays.
         @Test func aLaterBranchIsLookedAt() throws {
             let bench = try Bench(
@@ -415,6 +492,24 @@ extension ElementTests {
             #expect(routes.refusal(of: keyID)?.description.contains("end") == true)
             routes.remove(pad)
             #expect(routes.refusal(of: keyID) == nil)
+        }
+
+        /// One would stay for ever that nothing knows of. Only the second way tells that there are pictures.
+        @Test func twoWaysThatMeetHaveOneGate() throws {
+            let bench = try Bench(
+                "fakesrc ! valve drop=true ! identity name=start ! tee name=tee ! queue ! funnel name=join ! "
+                    + "fakesink name=end async=false tee. ! identity name=typed ! join.", session)
+            gst_element_set_state(bench.launched.pipeline, GST_STATE_PLAYING)
+            let (typed, join) = (try bench.pad("src", of: "typed"), try bench.pad("src", of: "join"))
+            let caps = try #require(Caps("video/x-raw"))
+            for event in [gst_event_new_stream_start("typed"), Event(caps: caps).release()] {
+                gst_pad_store_sticky_event(typed.pointer, event)
+                ek_mini_object_unref(event)
+            }
+            #expect(bench.refusal?.contains("end") == true)
+            #expect(join.pointer.pointee.num_probes == 1)
+            bench.route.forget()
+            #expect(join.pointer.pointee.num_probes == 0)
         }
 
         /// Clear media costs nothing: without a key with rules nothing is looked at.
