@@ -56,10 +56,12 @@ struct KeyNames {
     private var order: [String] = []
     private(set) var size = 0
 
-    func uri(of keyID: KeyID) -> String? { byKeyID[keyID] }
+    /// By any name of the key.
+    func uri(of keyID: KeyID) -> String? { byKeyID[keyID] ?? byReplacedKeyID[keyID] }
 
     /// Whether the KID was made for a URI, so that it means nothing outside the session.
     func isMade(_ keyID: KeyID) -> Bool {
+        if byReplacedKeyID[keyID] != nil { return true }
         guard let name = byKeyID[keyID].flatMap({ byURI[$0] }) else { return false }
         return name.keyID == keyID && !name.isOfMedia
     }
@@ -158,6 +160,15 @@ struct KeyNames {
 }
 
 extension KeySession {
+    /// These KIDs, and all others that stand for the same keys, or did so before: a loader may have answered under one of them.
+    package func names(of keyIDs: [KeyID]) -> [KeyID] {
+        core.withLock { core in
+            let current = Set(keyIDs.compactMap { core.state.current($0) })
+            let names = current.union(core.state.secondNames.filter { current.contains($0.value) }.map(\.key))
+            return keyIDs + names.subtracting(keyIDs)
+        }
+    }
+
     /// What to ask for if a group of samples has `mediaKeyID`, and the sample entry `keyID`: if the latter stands for a key that
     /// a playlist names, the group's KID does too, unless something else was asked for or is there under it.
     package func keyID(ofGroup mediaKeyID: KeyID, inTrackOf keyID: KeyID) -> KeyID {

@@ -66,13 +66,14 @@ public final class KeySession: Sendable {
 
     // MARK: Status
 
-    /// How the session stands to a key; nil is the key of media without a KID. Cheap: one short lock, one look-up.
+    /// How the session stands to a key, by any of its names; nil is the key of media without a KID. Cheap: one short lock.
     ///
     /// Reading a key counts as use: a lease is renewed only if one of its keys was read since it began. A key is never
     /// usable past the end of its lease, even if the session's timer is late.
     public func status(of keyID: KeyID?) -> KeyStatus {
         let status = core.withLock { core -> KeyStatus? in
-            guard !core.state.leases.isEmpty, core.state.leases.isOverdue(keyID, at: clock.now()) else {
+            let name = core.state.current(keyID)
+            guard !core.state.leases.isEmpty, core.state.leases.isOverdue(name, at: clock.now()) else {
                 return core.hold(core.state.use(keyID))
             }
             return nil
@@ -86,7 +87,8 @@ public final class KeySession: Sendable {
     /// that was not reported yet, the answer is no.
     public func isAtHand(_ keyID: KeyID) -> Bool {
         core.withLock { core in
-            guard core.state.leases.isEmpty || !core.state.leases.isOverdue(keyID, at: clock.now()) else {
+            let name = core.state.current(keyID)
+            guard core.state.leases.isEmpty || !core.state.leases.isOverdue(name, at: clock.now()) else {
                 return false
             }
             if case .usable = core.hold(core.state.use(keyID)) { return true }
@@ -159,10 +161,10 @@ public final class KeySession: Sendable {
     /// lives and unless thousands of others came after it.
     ///
     /// `mediaKeyID` is the KID that the media has beside this URI, where it has one. It is taken where it is not zero
-    /// and stands for no other URI; a KID that stood for the URI before passes its key or its request on to it. A
-    /// failure is not passed on: the key may be asked for again, and where the request is refused later that was made
-    /// before the media's KID was known, it is made once more. Else the KID is a random one. A refusal of a request that
-    /// tells the server no KID stands in any case.
+    /// and stands for no other URI; a KID that stood for the URI before passes its key or its request on to it, and
+    /// answers as it does from then on. A failure is not passed on: the key may be asked for again, and where the request is
+    /// refused later that was made before the media's KID was known, it is made once more. Else the KID is a random one. A
+    /// refusal of a request that tells the server no KID stands in any case.
     public func keyID(forURI uri: String, mediaKeyID: KeyID? = nil) -> KeyID {
         let (keyID, requests) = perform { core -> (KeySessionState.Action, (KeyID, [KeyLoadingRequest])) in
             let answer = core.names.keyID(forURI: uri, mediaKeyID: mediaKeyID) {
@@ -174,13 +176,6 @@ public final class KeySession: Sendable {
         }
         for request in requests { ask(for: request) }
         return keyID
-    }
-
-    /// These KIDs, and those that stood for the same keys before: a loader may have answered under one of them.
-    func names(of keyIDs: [KeyID]) -> [KeyID] {
-        core.withLock { core in
-            keyIDs + core.state.secondNames.filter { keyIDs.contains($0.value) }.map(\.key)
-        }
     }
 
     /// The URI by which a playlist names the key of this KID, where it is known from `keyID(forURI:mediaKeyID:)`.
@@ -196,12 +191,14 @@ public final class KeySession: Sendable {
         noteChecksums(of: demand.initializationData)
         let id = Self.makeID()
         let start = clock.now()
-        let slots = demand.keyIDs.isEmpty ? [nil] : demand.keyIDs.map(Optional.some)
         beginViewing(retryFailuresUpTo: demand.retryRefusalsUpTo ?? demand.retryFailuresUpTo)
         var demand = demand
         demand.mediaURL = demand.mediaURL.map { configuration.originalMediaURL($0) ?? $0 }
         let requests = perform { [demand] core -> (KeySessionState.Action, [KeyLoadingRequest]) in
             var demand = demand
+            let slots: [KeySessionState.Slot] =
+                demand.keyIDs.isEmpty ? [nil] : demand.keyIDs.map { core.state.current($0) }
+            demand.keyIDs = slots.compactMap(\.self)
             core.names.complete(&demand)
             let joined = core.join(demand, slots: slots)
             var action = core.state.demand(

@@ -137,10 +137,17 @@ struct KeySessionState {
 
     // MARK: Reading
 
+    /// The name under which the key is kept: another one, if this is a second name.
+    func current(_ slot: Slot) -> Slot {
+        guard let keyID = slot, entries[slot] == nil else { return slot }
+        return secondNames[keyID] ?? keyID
+    }
+
+    /// By any name of the key.
     func status(of slot: Slot) -> KeyStatus {
         // Not to be retried: a generation that no demand reaches.
         if let closure { return .failed(closure, generation: .max) }
-        switch entries[slot]?.entry {
+        switch entries[current(slot)]?.entry {
         case .pending(let id): return .pending(requestID: id)
         case .usable(let key): return .usable(key)
         case .failed(let error, let generation): return .failed(error, generation: generation)
@@ -151,16 +158,17 @@ struct KeySessionState {
 
     /// The other keys of the request that failed for this one.
     func failed(with keyID: KeyID) -> [KeyID] {
-        guard case .failed(_, let generation) = entries[keyID]?.entry else { return [] }
+        let name = current(keyID)
+        guard case .failed(_, let generation) = entries[name]?.entry else { return [] }
         return entries.compactMap { slot, value in
-            guard case .failed(_, generation) = value.entry, slot != keyID else { return nil }
+            guard case .failed(_, generation) = value.entry, slot != name else { return nil }
             return slot
         }
     }
 
     /// Whether this key failed because an answer had none of the keys that the request was for.
     func failedWithoutAny(_ keyID: KeyID) -> Bool {
-        guard case .failed(_, let generation) = entries[keyID]?.entry else { return false }
+        guard case .failed(_, let generation) = entries[current(keyID)]?.entry else { return false }
         return emptyAnswers.contains(generation)
     }
 
@@ -249,19 +257,18 @@ extension KeySessionState {
         return action
     }
 
-    /// A KID turns out to be another's second name. What is known of it counts for the other from now on, and nothing
-    /// for itself; if both are known, each stays as it is. A failure is forgotten: the other was never asked for, unless the
+    /// A KID turns out to be another's second name. What is known of it counts for the other from now on, and both answer
+    /// the same; if both are known, each stays as it is. A failure is forgotten: the other was never asked for, unless the
     /// request told no KID and was refused.
     mutating func rename(_ old: KeyID, to new: KeyID) -> Action {
-        guard closure == nil, entries[new] == nil, let entry = entries.removeValue(forKey: old)?.entry else {
-            return Action()
-        }
+        guard closure == nil, entries[new] == nil else { return Action() }
+        if secondNames.count < limits.slots { secondNames.addName(old, for: new) }
+        guard let entry = entries.removeValue(forKey: old)?.entry else { return Action() }
         if case .failed(_, let generation) = entry {
             if namelessRefusals.contains(generation) { set(new, entry) }
             return Action(changesStatus: true, isCounted: true)
         }
         if entry.isPending { pendingCount -= 1 }
-        if secondNames.count < limits.slots { secondNames.addName(old, for: new) }
         set(new, entry)
         leases.rename(old, to: new)
         requirements[new] = requirements.removeValue(forKey: old)
@@ -344,7 +351,7 @@ extension KeySessionState {
 
     /// The status for a caller that is going to use the key.
     mutating func use(_ slot: Slot) -> KeyStatus {
-        leases.use(slot)
+        leases.use(current(slot))
         return status(of: slot)
     }
 
@@ -377,7 +384,7 @@ extension KeySessionState {
     ) -> Action {
         guard closure == nil else { return Action() }
         var action = Action()
-        beginRenewal(of: slots, keySystem: keySystem, as: id, at: now, into: &action)
+        beginRenewal(of: Set(slots.map { current($0) }), keySystem: keySystem, as: id, at: now, into: &action)
         action.isCounted = !action.renewals.isEmpty
         return action
     }
@@ -547,7 +554,7 @@ extension KeySessionState {
 extension KeySessionState {
     /// What has to be written down before the key may be played. Without a KID, that may be any key of the session.
     func playNotes(of slot: Slot) -> Set<PlayNote> {
-        guard slot == nil else { return playNotes[slot].map { [$0] } ?? [] }
+        guard slot == nil else { return playNotes[current(slot)].map { [$0] } ?? [] }
         return playNotes.reduce(into: []) { notes, present in
             if case .usable = entries[present.key]?.entry { notes.insert(present.value) }
         }

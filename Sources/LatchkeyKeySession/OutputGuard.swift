@@ -171,12 +171,12 @@ extension KeySessionState {
 extension KeySession {
     /// What the license of a key wants of outputs. Nil: it says nothing, or there is no such key.
     public func outputRequirement(of keyID: KeyID?) -> OutputRequirement? {
-        core.withLock { $0.state.requirements[keyID] }
+        core.withLock { $0.state.requirements[$0.state.current(keyID)] }
     }
 
     /// What the license of a key says of all kinds of outputs. Nil: it says nothing, or there is no such key.
     public func outputPolicy(of keyID: KeyID?) -> OutputPolicy? {
-        core.withLock { $0.state.outputPolicies[keyID] }
+        core.withLock { $0.state.outputPolicies[$0.state.current(keyID)] }
     }
 
     /// Why the license of a key allows no digital output for this medium; nil where it does, or says nothing.
@@ -199,7 +199,7 @@ extension KeySession {
             guard core.state.externalProtectionStatus(of: keyID) != status,
                 core.state.policy(of: keyID).hasRulesForOutputs
             else { return [] }
-            core.state.protection[keyID] = status
+            core.state.protection[core.state.current(keyID)] = status
             return core.loaders
         }
         guard !loaders.isEmpty else { return }
@@ -209,7 +209,7 @@ extension KeySession {
 
 extension KeySessionState {
     func externalProtectionStatus(of slot: Slot) -> ExternalProtectionStatus {
-        policy(of: slot).hasRulesForOutputs ? protection[slot] ?? .pending : .sufficient
+        policy(of: slot).hasRulesForOutputs ? protection[current(slot)] ?? .pending : .sufficient
     }
 }
 

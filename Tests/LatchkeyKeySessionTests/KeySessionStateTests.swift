@@ -67,8 +67,9 @@ struct KeySessionStateTests {
         _ = state.answer(10, with: answer, at: later)
         #expect(state.playNotes(of: nil) == [note])
         _ = state.rename(keyID(1), to: keyID(2))
-        #expect(state.playNotes(of: keyID(1)).isEmpty)
+        #expect(state.playNotes(of: keyID(1)) == [note])
         #expect(state.beginPlayNotes(of: keyID(2)) == [note])
+        #expect(state.beginPlayNotes(of: keyID(1)).isEmpty)
         #expect(state.beginPlayNotes(of: nil).isEmpty)
         #expect(state.playNotes(of: nil) == [note])
         let action = state.endPlayNote(note, error)
@@ -78,7 +79,7 @@ struct KeySessionStateTests {
                 == (error == nil
                     ? ["usable 1", "usable 0"] : ["failed 1: lease expired", "failed 0: lease expired"]))
         #expect(state.playNotes(of: nil).isEmpty)
-        for name in [nil, keyID(2)] { #expect((state.status(of: name).key == nil) == (error != nil)) }
+        for name in [nil, keyID(1), keyID(2)] { #expect((state.status(of: name).key == nil) == (error != nil)) }
         // Nothing is left to tell.
         #expect(state.endPlayNote(note, nil).events.isEmpty)
     }

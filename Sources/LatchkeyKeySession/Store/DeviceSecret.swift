@@ -36,8 +36,9 @@ extension DeviceSecret {
 /// A device secret of 32 random bytes in a file that only its owner may read and write (mode 0600).
 ///
 /// The file is made in one step: it is never there in part, and of two processes that make it at once, one wins and both
-/// use it. A file that others may read or write, that another user owns, or that is no regular file is refused. The keys
-/// are derived with the machine's id as salt, so that a copied home folder does not open on another machine.
+/// use it. A file that others may read or write, that another user owns, or that is no regular file is refused, and so is
+/// one in a folder that others may write to. The keys are derived with the machine's id as salt, so that a copied home folder
+/// does not open on another machine.
 public struct FileDeviceSecret: DeviceSecret {
     /// The path of the file with the secret.
     public let path: String
@@ -52,6 +53,8 @@ public struct FileDeviceSecret: DeviceSecret {
 
     /// Reads the file at each call. Throws `secretMissing`, `secretExposed` where others may read it, `secretUnusable`.
     public func key(for purpose: String, creating: Bool) throws(LicenseStoreError) -> SealingKey {
+        // Others could put a secret there that they know.
+        if let flaw = FileAccess.folderFlaw(ofFile: path) { throw .secretUnusable("\(path): \(flaw)") }
         var secret: [UInt8]
         do throws(LicenseStoreError) {
             secret = try read()

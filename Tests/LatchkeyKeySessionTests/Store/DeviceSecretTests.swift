@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
 import Foundation
+import Glibc
 import LatchkeyProtection
 import Testing
 
@@ -52,6 +53,21 @@ struct DeviceSecretTests {
         _ = try secret.key(for: "a", creating: true)
         try FileManager.default.setAttributes([.posixPermissions: mode], ofItemAtPath: path)
         #expect(kind { () throws(LicenseStoreError) in try secret.key(for: "a", creating: true) } == "secret exposed")
+    }
+
+    /// Others could exchange it, or make it first. With the sticky bit, they cannot.
+    @Test(arguments: [true, false]) func aFolderThatOthersMayWriteIsRefused(isThere: Bool) throws {
+        let secret = FileDeviceSecret(path: path, machine: [])
+        if isThere { _ = try secret.key(for: "a", creating: true) }
+        #expect(chmod(folder.path, 0o702) == 0)
+        let error = #expect(throws: LicenseStoreError.self) { try secret.key(for: "a", creating: true) }
+        #expect(error?.isSameKind(as: .secretUnusable("")) == true)
+        #expect(error?.description.contains("its folder \(folder.path): others may write to it") == true)
+        #expect(try FileManager.default.contentsOfDirectory(atPath: folder.path).isEmpty != isThere)
+        for mode in [0o1777, 0o700] as [mode_t] {
+            #expect(chmod(folder.path, mode) == 0)
+            _ = try secret.key(for: "a", creating: true)
+        }
     }
 
     @Test func whatIsNoSecretIsRefused() throws {

@@ -397,7 +397,7 @@ def here():
 # Two threads that read encrypted Matroska at once register these types twice, which GLib warns of. Of processes with eight of
 # filesrc ! matroskademux at once, without Latchkey: on 1.26 none of 250, and 13 of 600 where two such loops ran side by side;
 # 1 of 250 on 1.28; on 1.22 too.
-STOCK_RACE = re.compile("cannot register existing type 'Matroska")
+TYPE_RACE = re.compile("cannot register existing type 'Matroska")
 
 # What stock elements do now and then without Latchkey and with clear media: a pattern of what a failed check says then, and
 # the versions.
@@ -477,6 +477,15 @@ class Chances:
             return self._left >= 0
 
 
+def is_type_race(child, variables):
+    """Whether the process ended with the warning of `TYPE_RACE`, which another thread may have followed up by then. If warnings end
+    no process, whether it was written."""
+    if "fatal-warnings" not in variables.get("G_DEBUG", ""):
+        return TYPE_RACE.search(child.errors) is not None
+    said = CRASH.split(child.errors)[0].strip().splitlines()[-3:]
+    return (child.ending or "").startswith("crash") and TYPE_RACE.search("\n".join(said)) is not None
+
+
 def run_self(arguments, deadline, variables=None, fetches=False, chances=None):
     """Runs this suite's script again, as a child. What ends in a known race of stock elements runs once more: without counting
     what registers a type twice, and what crashes so where it `fetches`. Other words of `RACES` need one of the `chances`. A NOTE
@@ -491,7 +500,7 @@ def run_self(arguments, deadline, variables=None, fetches=False, chances=None):
         failures = [f"{name}: {reason}" for name, reason in child.results.items() if reason]
         if attempt or not (child.ending or failures):
             return child
-        is_stock = STOCK_RACE.search(child.errors) or (fetches and is_stock_crash(child))
+        is_stock = is_type_race(child, log.variables) or (fetches and is_stock_crash(child))
         why = f"{child.ending} {child.last_words()}" if child.ending else "; ".join(failures)
         if not is_stock and not (chances and chances.take(why)):
             return child

@@ -7,12 +7,14 @@ import gzip
 import json
 import os
 import re
+import time
 
 import corpus
 import hls_media as media
 import manifests
 from hls_origin import Answer, Halves, Origin, Paced
 from hls_scenes import Scene, demand, end_of_stream, first_picture, same_frames
+from pipelines import factory_name, structure_name
 
 COUNT = 4
 
@@ -170,10 +172,26 @@ def license_services(first):
         same_frames(player, next(track for track in case.tracks if track.kind == "video").frames)
 
 
+def away(answer, seconds):
+    """For `Origin.files`: the answer, which does not come within so many seconds from the first request on."""
+    times = []
+
+    def away_or_there(request):
+        times.append(time.monotonic())
+        return None if times[-1] - times[0] < seconds else answer(request)
+
+    return away_or_there
+
+
 def cookies_dash(is_relayed):
     """What the manifest sets goes to its segments and to a license service of its host, and only where it is for.
-    `is_relayed`: outages are waited for."""
+    `is_relayed`: outages are waited for, and there is one."""
     case, jar = corpus.case("dash-cenc-static-live"), CookieJar()
+
+    def added(_pipeline, _bin, element):
+        if factory_name(element) == "latchkeydashdemux":
+            element.set_property("outage-limit", 10_000)
+
     with Scene({}) as scene:
         files = scene.origin.files
         files["live/stream.mpd"] = jar.answer(
@@ -184,13 +202,18 @@ def cookies_dash(is_relayed):
                 files[f"live/{name}"] = jar.answer(case_file(case, name), ("m=1",))
         player = scene.player("live/stream.mpd")
         if is_relayed:
-            player.on_demuxer = lambda: player.adaptive_demuxer.set_property("outage-limit", 10_000)
+            files["live/v_2.m4s"] = away(files["live/v_2.m4s"], 1.5)
+            player.pipeline.connect("deep-element-added", added)
         player.play()
         error = player.until_end(60.0)
         demand(not jar.wrong, jar.wrong[:3])
         demand(error is None, error)
         same_frames(player, next(track for track in case.tracks if track.kind == "video").frames)
         demand(scene.origin.asked("license"), "no license was asked for")
+        # Nothing tells of an outage that is not waited for.
+        told = {message.get_structure().get_string("outcome") for message in player.messages
+                if structure_name(message) == "latchkey-fetch"}
+        demand(("no-network" in told) == is_relayed, f"told of {told}")
 
 
 def cookies_of_segments(kind):

@@ -34,17 +34,18 @@ extension Decryptor {
         case .untaken:
             wake { _ in }
         case .usable(let requestID, let keyIDs, let elapsed):
-            monitor.withLock { flow.expired.subtract(keyIDs.isEmpty ? [nil] : keyIDs.map(Optional.some)) }
-            currentSources?.keysDidCome(keyIDs)
+            let names = names(of: keyIDs)
+            monitor.withLock { flow.expired.subtract(names.isEmpty ? [nil] : names.map(Optional.some)) }
+            currentSources?.keysDidCome(names)
             settle(
-                keyIDs, as: "latchkey-key-usable",
+                names, as: "latchkey-key-usable",
                 [
                     ("request-id", .uint64(requestID ?? 0)), ("key-ids", .strings(keyIDs.map(\.description))),
                     ("elapsed", .uint64(elapsed.nanoseconds)),
                 ])
         case .failed(let requestID, let keyIDs, let error):
             settle(
-                keyIDs, as: "latchkey-key-failed", unlessTold: requestID,
+                names(of: keyIDs), as: "latchkey-key-failed", unlessTold: requestID,
                 [
                     ("request-id", .uint64(requestID)), ("key-ids", .strings(keyIDs.map(\.description))),
                     ("reason", .string(error.description)),
@@ -118,6 +119,9 @@ extension Decryptor {
         }
         if let sink { sink.whileIdle(end) } else { end() }
     }
+
+    /// Media may have another name of a key than the one that the session tells.
+    private func names(of keyIDs: [KeyID]) -> [KeyID] { currentSession?.names(of: keyIDs) ?? keyIDs }
 
     /// Says so where this element asked, and only then lets the stream go on.
     private func settle(
@@ -202,7 +206,8 @@ extension Decryptor {
                 ("key-ids", .strings(keyIDs.compactMap(\.self).map(\.description))),
                 ("reason", .string(error.description)),
             ])
-        monitor.withLock { flow.expired.formUnion(keyIDs) }
+        let names = names(of: keyIDs.compactMap(\.self))
+        monitor.withLock { flow.expired.formUnion(keyIDs + names.map(Optional.some)) }
     }
 
     private func wake(_ body: (inout FlowState) -> Void) {

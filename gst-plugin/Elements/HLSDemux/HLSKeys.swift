@@ -324,14 +324,13 @@ extension HLSKeys {
 extension HLSKeys {
     /// For each track with an encryption. If that says that samples are clear, groups of them may be encrypted all the same.
     private func keyIDs(of segment: InitSegment, under key: HLSKey) -> [UInt32: KeyID] {
-        var keyIDs: [UInt32: KeyID] = [:]
-        // A KID of the media replaces one that was made for a track in front.
-        for _ in 0..<2 {
-            for track in segment.tracks where !track.encryptions.isEmpty {
-                keyIDs[track.id] = keyID(of: key, mediaKeyID: track.isProtected ? track.encryption?.keyID : nil)
-            }
+        let tracks = segment.tracks.filter { !$0.encryptions.isEmpty }
+        let mediaKeyIDs = tracks.map { $0.isProtected ? $0.encryption?.keyID : nil }
+        // All are told before one is read: each may replace a KID that was made for another track.
+        for mediaKeyID in mediaKeyIDs { _ = keyID(of: key, mediaKeyID: mediaKeyID) }
+        return zip(tracks, mediaKeyIDs).reduce(into: [:]) { keyIDs, track in
+            keyIDs[track.0.id] = keyID(of: key, mediaKeyID: track.1)
         }
-        return keyIDs
     }
 
     /// Throws where nothing in the section says how the samples are encrypted: they would go on as they are. Text may be

@@ -92,6 +92,7 @@ extension HLSPresentation {
             return (state.awaited.insert(url).inserted, state.hasOutput, state.choiceStart ?? now)
         }
         if isNew || isRenamed {
+            // Output that begins meanwhile shortens no wait: a request that came before it is kept alive.
             await keys.waitForAnswers(
                 to: deciding, from: hasOutput ? now : start, limit: hasOutput ? Self.switchPatience : nil)
         }
