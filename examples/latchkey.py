@@ -62,7 +62,7 @@ _library = _functions({
     "register_elements": (_INT, _POINTER), "stop_callbacks": (None,),
     "content_type_from_url": (_INT, _TEXT),
     "agent_new": (_POINTER, _TEXT, _INT, ctypes.POINTER(_Options)),
-    "agent_unref": (None, *_TAKES),
+    "agent_ref": (_POINTER, *_TAKES), "agent_unref": (None, *_TAKES), "agent_close": (None, *_TAKES),
     "agent_get_content_info": (_NUMBER, _POINTER, _TWO, _POINTER, _DESTROY),
     "agent_acquire_license": (_NUMBER, _POINTER, ctypes.POINTER(_Delegate), _TWO, _POINTER, _DESTROY),
     "reset_licenses": (_NUMBER, _TEXT, _COUNTED, _POINTER, _DESTROY),
@@ -147,13 +147,17 @@ def _bytes(text):
 # What the library calls: functions that never go, with the number of what is meant.
 
 _callables, _numbers, _changed = {}, itertools.count(1), threading.Condition()
+# Agents with listeners stay until these have heard all, by the same numbers.
+_agents = {}
 
 
-def _begin(name, *arguments, calls):
-    """Hands `calls` over for as long as it may be called. The number of what was begun."""
+def _begin(name, *arguments, calls, agent=None):
+    """Hands `calls` over for as long as it may be called, and keeps `agent` until then. The number of what was begun."""
     number = next(_numbers)
     with _changed:
         _callables[number] = calls
+    if agent:
+        _agents[number] = _call("agent_ref", agent)
     begun = _call(name, *arguments, number, _destroyed)
     if not begun:
         _destroyed(number)
@@ -163,6 +167,7 @@ def _begin(name, *arguments, calls):
 
 @_DESTROY
 def _destroyed(number):
+    _call("agent_unref", _agents.pop(number, None))
     with _changed:
         _callables.pop(number, None)
         _changed.notify_all()
@@ -404,7 +409,9 @@ class Agent:
             raise Error("invalid argument", f"no agent can be made for {url}")
 
     def close(self):
+        """Ends it. If the viewing session cannot be ended, listeners hear of that within two seconds: `wait` waits for them."""
         pointer, self._pointer = self._pointer, None
+        _call("agent_close", pointer)
         _call("agent_unref", pointer)
 
     def content_info(self, callback):
@@ -420,7 +427,7 @@ class Agent:
 
     def add_listener(self, listener):
         """Calls `listener(event)`, one event at a time. Returns a number for `remove_listener`."""
-        return _begin("agent_add_listener", self._pointer, _event_came, calls=listener)
+        return _begin("agent_add_listener", self._pointer, _event_came, calls=listener, agent=self._pointer)
 
     def remove_listener(self, number):
         return bool(_call("agent_remove_listener", self._pointer, number))

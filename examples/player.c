@@ -372,10 +372,11 @@ stop (Program *program)
     gst_object_unref (bus);
     gst_clear_object (&program->player);
   }
-  latchkey_agent_unref (program->agent);
+  latchkey_agent_close (program->agent);
   /* There is no callback after this. */
   while (program->holders > 0)
     g_main_context_iteration (NULL, TRUE);
+  latchkey_agent_unref (program->agent);
 }
 
 static int

@@ -37,7 +37,7 @@ public final class KeyLoadingRequest: Sendable, Identifiable {
     /// 1 for the first, one more for each retry.
     public let attempt: Int
     /// `KeyDemand.origin` of the demand that it began with.
-    let origin: UInt64
+    package let origin: UInt64
 
     private struct State {
         var status = KeyRequestStatus.requestingResponse

@@ -263,6 +263,41 @@ def released(_language):
         demand(False, "an agent that is closed takes calls")
 
 
+def teardown_error(_language):
+    """The agent is closed as soon as its player is stopped: its listener still hears that the session could not be ended."""
+    import gi
+
+    gi.require_version("Gst", "1.0")
+    from gi.repository import Gst
+
+    latchkey = module()
+    Gst.init(None)
+    latchkey.register_elements()
+    with children.Folder() as folder, agent_scenes.viewing(folder, 4, options=("--session-interval", "60")) as scene:
+        film = f"{scene.server.url}/media/movie.mp4"
+        agent, events_ = latchkey.Agent(film, automatic=True), Answers()
+        agent.add_listener(events_)
+        player = Gst.ElementFactory.make("playbin3")
+        player.set_property("uri", film)
+        for name in ("video-sink", "audio-sink"):
+            sink = Gst.ElementFactory.make("fakesink")
+            sink.set_property("sync", True)
+            player.set_property(name, sink)
+        agent.attach(player)
+        player.set_state(Gst.State.PLAYING)
+        while events_.take()[0].state != "playing":
+            pass
+        # No answer for as long as it is waited for: the error comes behind the end of the agent.
+        scene.server.set_faults({"prefix": "/sessions/", "fault": "never"})
+        player.set_state(Gst.State.NULL)
+        agent.close()
+        demand(latchkey.wait(20), "callbacks are left")
+        heard = []
+        while not events_.queue.empty():
+            heard.append(events_.take()[0].type)
+        demand(heard.count("session teardown error") == 1, f"heard: {heard}")
+
+
 def cached(_language):
     """Downloaded with a listener, listed, played without the network by both programs, and purged."""
     from offline_scenes import Film
@@ -466,5 +501,6 @@ C = {"exits-in-a-load": exits_in_a_load, "exits-with-a-destructor": exits_with_a
 # They take long, and run with --everywhere.
 LONG = {"exits-after-null": exits_after_null}
 # Of the module for Python alone.
-MODULE = {"delegate": delegate, "released": released, "cached": cached, "licenses": licenses, "key-needs": key_needs,
-          "sessions": sessions, "reset": reset, "first-calls": first_calls, "exit-after-fork": exit_after_fork}
+MODULE = {"delegate": delegate, "released": released, "teardown-error": teardown_error, "cached": cached, "licenses": licenses,
+          "key-needs": key_needs, "sessions": sessions, "reset": reset, "first-calls": first_calls,
+          "exit-after-fork": exit_after_fork}

@@ -54,6 +54,9 @@ public func latchkey_agent_ref(_ agent: OpaquePointer!) -> OpaquePointer! { Agen
 @c @implementation
 public func latchkey_agent_unref(_ agent: OpaquePointer!) { AgentHandle.release(agent) }
 
+@c @implementation
+public func latchkey_agent_close(_ agent: OpaquePointer!) { AgentHandle.of(agent)?.close() }
+
 // Calls
 
 @c @implementation

@@ -12,11 +12,19 @@ final class AgentHandle: OpaqueReference, Sendable {
 
     init(_ agent: Agent) { self.agent = agent }
 
-    deinit {
-        for id in calls.withLock(\.self) { _ = Calls.cancel(id) }
+    deinit { cancelCalls() }
+
+    /// Ends the agent. Its listeners end with its events.
+    func close() {
+        cancelCalls()
+        agent.close()
     }
 
     // MARK: Calls
+
+    private func cancelCalls() {
+        for id in calls.withLock(\.self) { _ = Calls.cancel(id) }
+    }
 
     /// Asks the agent, and gives `finish` what comes. The call's number.
     func begin<Value: Sendable>(

@@ -207,9 +207,19 @@ LatchkeyAgent *latchkey_agent_ref (LatchkeyAgent *agent);
  * @agent: (nullable) (transfer full): an agent
  *
  * Gives a reference back. With the last one the keys are closed, calls that are under way are cancelled, and listeners
- * get no more events.
+ * get no more events. latchkey_agent_close() before it lets them hear how the viewing session ends.
  */
 void latchkey_agent_unref (LatchkeyAgent *agent);
+
+/**
+ * latchkey_agent_close:
+ * @agent: (nullable): an agent
+ *
+ * Ends the agent before its last reference goes: its keys are closed, a playback that is under way ends with an error,
+ * and calls that are under way are cancelled. Listeners end when the viewing session was ended, or could not be, which
+ * is an event: after two seconds at most. Their `destroy` comes then. Keep a reference until then. Again does nothing.
+ */
+void latchkey_agent_close (LatchkeyAgent *agent);
 
 /**
  * latchkey_agent_get_content_info:

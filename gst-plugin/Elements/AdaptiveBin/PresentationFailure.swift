@@ -64,6 +64,9 @@ struct PresentationFailure: Error, Sendable {
         }
     }
 
+    /// No connection, or one that broke.
+    var isOfConnection: Bool { if case .connection = cause { true } else { false } }
+
     /// The origin has nothing of that name.
     var isAbsence: Bool {
         if case .status(let status) = cause { status == 404 || status == 410 } else { false }

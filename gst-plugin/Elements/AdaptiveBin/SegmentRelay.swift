@@ -38,7 +38,8 @@ final class SegmentRelay: Sendable {
     private let tell: @Sendable (Notice) -> Void
     private let outages = Mutex(Outages())
     /// A whole file is asked for, and by no one who asks again: server errors are waited for here. Before something came,
-    /// nothing is waited for or told: the player's source is another way then.
+    /// nothing is told, and only a connection that fails is waited for, as long as for a byte: the player's source is another
+    /// way then.
     private let isForPlayers: Bool
     private let hasCome = Atomic(false)
 
@@ -72,6 +73,9 @@ final class SegmentRelay: Sendable {
         }
     }
 
+    /// Whether the player's source is another way to the file.
+    private var isBeginning: Bool { isForPlayers && !hasCome.load(ordering: .relaxed) }
+
     /// `limit`: how long one outage may last before a request fails; zero: one attempt for each request. `sleep` throws when
     /// the task is cancelled, and `now` is the time that it is part of.
     init(
@@ -94,9 +98,11 @@ final class SegmentRelay: Sendable {
     /// Whether to try again, after a pause, what failed at `url`. False where that cannot help, where the outage lasts too
     /// long, and where the task is cancelled.
     func triesAgain(_ failure: PresentationFailure, at url: String) async -> Bool {
-        guard !isForPlayers || hasCome.load(ordering: .relaxed), didFail(failure, at: url), !isOver(url) else {
-            return false
-        }
+        let mayCome =
+            isBeginning
+            ? failure.isOfConnection && !isOver(url, after: min(limit, stallTimeout))
+            : didFail(failure, at: url) && !isOver(url, after: limit)
+        guard mayCome else { return false }
         return await waits(Self.pause)
     }
 
@@ -135,7 +141,7 @@ final class SegmentRelay: Sendable {
     /// What failed as the stock demuxer is to hear of it, which gives up where the outage has lasted too long. Where there
     /// is one attempt only, trying on is up to that.
     func ended(_ failure: PresentationFailure, at url: String) -> PresentationFailure {
-        failure.givenUp(limit > .zero && isOver(url))
+        failure.givenUp(limit > .zero && isOver(url, after: limit))
     }
 
     /// A part of it went on, and no more will. Where there is one attempt only, that is up to the stock demuxer.
@@ -150,7 +156,7 @@ final class SegmentRelay: Sendable {
     }
 
     /// Whether the outage has lasted too long.
-    private func isOver(_ url: String) -> Bool {
+    private func isOver(_ url: String, after limit: Duration) -> Bool {
         let now = now()
         return outages.withLock { $0.duration(of: url, at: now) >= limit }
     }
@@ -169,6 +175,8 @@ final class SegmentRelay: Sendable {
     func answer(
         _ url: String, _ request: LoopbackRequest, isEncrypted: Bool = false
     ) async throws(PresentationFailure) -> LoopbackResponse {
+        // An attempt that brings nothing counts from its start.
+        if isBeginning { _ = begin(url, nil) }
         while true {
             let start = now()
             do throws(PresentationFailure) {

@@ -347,17 +347,41 @@ extension HLSKeys {
 
 /// Fetches keys of the KEYFORMAT `identity`: the 16 bytes at the key's own URI (RFC 8216, 4.3.2.4). Asked after all other
 /// loaders, so that an application can answer such requests too. An error of the server, or a connection that fails, may pass:
-/// then it asks again, up to three times. A refusal is final.
+/// then it asks again, up to three times. A refusal is final. Tracks may have KIDs of their own beside one URI: it is asked for
+/// once for all of them.
 final class IdentityKeyLoader: ResourceLoader {
     /// Before it asks again.
     static let pauses: [Duration] = [.milliseconds(250), .milliseconds(500), .seconds(1)]
 
     let name = "key at its URI"
     private weak let origin: HLSOrigin?
+    private let fetches = Mutex<[String: Fetch]>([:])
     /// How long elements wait for a key: then it asks no more.
     private let timeout: Duration
     private let now: @Sendable () -> ContinuousClock.Instant
     private let sleep: @Sendable (Duration) async throws -> Void
+
+    /// What is asked for at a URI, or was refused there.
+    private struct Fetch {
+        /// Those that wait for the answer.
+        var requests: [KeyLoadingRequest] = []
+        var refusal: Refusal?
+    }
+
+    /// To ask again for another KID changes nothing in the same playback. One that has this answer comes again with another.
+    private struct Refusal {
+        let error: KeyError
+        /// Of what the keys were demanded by.
+        let origin: UInt64
+        var keyIDs: Set<KeyID>
+
+        func holds(for request: KeyLoadingRequest) -> Bool {
+            request.origin == origin && keyIDs.isDisjoint(with: request.keyIDs)
+        }
+    }
+
+    /// A live playlist may name URIs for ever.
+    private static let fetchLimit = 1024
 
     init(
         origin: HLSOrigin, timeout: Duration, now: @escaping @Sendable () -> ContinuousClock.Instant = { .now },
@@ -379,34 +403,63 @@ final class IdentityKeyLoader: ResourceLoader {
         }
         let isRemote = URIReference(uri).isHTTP
         guard isRemote || origin.isLocal && Self.mayReadFile(uri, for: request) else { return false }
+        let (isFirst, refusal) = fetches.withLock { fetches -> (Bool, KeyError?) in
+            if let refusal = fetches[uri]?.refusal, refusal.holds(for: request) {
+                fetches[uri]?.refusal?.keyIDs.formUnion(request.keyIDs)
+                return (false, refusal.error)
+            }
+            var fetch = fetches[uri] ?? Fetch()
+            fetch.refusal = nil
+            fetch.requests.append(request)
+            fetches[uri] = fetch
+            return (fetch.requests.count == 1, nil)
+        }
+        if let refusal { request.finishLoading(with: refusal) }
+        guard isFirst else { return true }
         Task {
             if isRemote, origin.isLocal {
                 do throws(KeyError) {
                     try await request.establishViewing()
                 } catch {
-                    request.finishLoading(with: error)
+                    for request in end(uri) { request.finishLoading(with: error) }
                     return
                 }
             }
             do throws(HLSFailure) {
-                var bytes = try await bytes(at: uri, of: origin, for: request)
+                var bytes = try await bytes(at: uri, of: origin)
                 let count = bytes.count
                 let key = ContentKey(bytes)
                 wipe(&bytes)
                 guard let key else {
                     throw .media("key", at: uri, "it has \(count) bytes and not \(ContentKey.size)")
                 }
-                request.finishLoading(with: .key(key))
+                for request in end(uri) { request.finishLoading(with: .key(key)) }
             } catch {
-                request.finishLoading(with: Self.keyError(error))
+                let failure = Self.keyError(error)
+                let refusal = error.mayPass ? nil : Refusal(error: failure, origin: request.origin, keyIDs: [])
+                for request in end(uri, refusal) { request.finishLoading(with: failure) }
             }
         }
         return true
     }
 
-    private func bytes(
-        at uri: String, of origin: HLSOrigin, for request: KeyLoadingRequest
-    ) async throws(HLSFailure) -> [UInt8] {
+    /// The answer is there. Returns those that wait for it.
+    private func end(_ uri: String, _ refusal: Refusal? = nil) -> [KeyLoadingRequest] {
+        fetches.withLock { fetches -> [KeyLoadingRequest] in
+            let requests = fetches.removeValue(forKey: uri)?.requests ?? []
+            if var refusal, fetches.count < Self.fetchLimit {
+                refusal.keyIDs = Set(requests.flatMap(\.keyIDs))
+                fetches[uri] = Fetch(refusal: refusal)
+            }
+            return requests
+        }
+    }
+
+    private func isWanted(_ uri: String) -> Bool {
+        fetches.withLock { $0[uri]?.requests ?? [] }.contains { !$0.isFinished }
+    }
+
+    private func bytes(at uri: String, of origin: HLSOrigin) async throws(HLSFailure) -> [UInt8] {
         let end = now() + timeout
         var pauses = Self.pauses[...]
         while true {
@@ -414,7 +467,7 @@ final class IdentityKeyLoader: ResourceLoader {
                 return try await origin.bytes(.key, uri)
             } catch {
                 guard error.mayPass, let pause = pauses.popFirst(), now() + pause < end,
-                    (try? await sleep(pause)) != nil, !request.isFinished
+                    (try? await sleep(pause)) != nil, isWanted(uri)
                 else { throw error }
             }
         }

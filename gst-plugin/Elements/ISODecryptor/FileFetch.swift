@@ -36,10 +36,12 @@ final class FileFetch: Sendable {
     private let receive: Receiver
     private let state = Mutex(State())
 
-    /// `size` is that of the file, in bytes, `limit` how long one outage may last, and `tell` hears of each. Nil for what is no
-    /// file at an HTTP server, and if nothing is to be waited for.
+    /// `size` is that of the file, in bytes, `limit` how long one outage may last, and `tell` hears of each. `now` and `sleep`: as
+    /// for `SegmentRelay`. Nil for what is no file at an HTTP server, and if nothing is to be waited for.
     init?(
         _ url: String, size: UInt64, limit: Duration, transport: any HTTPTransport = CurlTransport.shared,
+        now: @escaping @Sendable () -> ContinuousClock.Instant = { .now },
+        sleep: @escaping @Sendable (Duration) async throws -> Void = { try await Task.sleep(for: $0) },
         tell: @escaping @Sendable (SegmentRelay.Notice) -> Void, receive: @escaping Receiver
     ) {
         guard limit > .zero, let scheme = url.firstRange(of: "://").map({ url[..<$0.lowerBound].lowercased() }),
@@ -49,7 +51,7 @@ final class FileFetch: Sendable {
         origin = PresentationOrigin(transport: transport, medium: "file")
         // What the source sends is for there.
         origin.setHome(url)
-        relay = SegmentRelay(origin, limit: limit, isForPlayers: true, tell: tell)
+        relay = SegmentRelay(origin, limit: limit, isForPlayers: true, now: now, sleep: sleep, tell: tell)
     }
 
     deinit { end() }

@@ -28,17 +28,39 @@ struct FileFetchTests {
         .response(HTTPResponse(status: status, headers: [], body: [], url: url))
     }
 
+    /// A server from which nothing comes for so long, each time.
+    private struct Silent: HTTPTransport {
+        let script: RelayTests.Script
+        let time: RelayTests.Time
+        let silence: Duration
+
+        func send(_ request: HTTPRequest) async throws(HTTPError) -> HTTPResponse { try await script.send(request) }
+
+        func send(
+            _ request: HTTPRequest, through gate: HTTPBodyGate?, to receiver: @escaping HTTPBodyReceiver
+        ) async throws(HTTPError) -> HTTPResponse {
+            try? time.sleep(silence)
+            return try await script.send(request, through: gate, to: receiver)
+        }
+    }
+
     /// Takes so many bytes at a time, and hears of what ends a run.
     private final class Reader: Sendable {
         let script: RelayTests.Script
+        let time = RelayTests.Time()
         private let bytes = Mutex<[UInt8]>([])
         private let events = AsyncStream.makeStream(of: String.self)
         private let fetch = Mutex<FileFetch?>(nil)
         private let portion: Int
         private let fields: [HTTPHeader]
+        private let silence: Duration
 
-        init(_ answers: RelayTests.Script.Answer..., portion: Int = .max, fields: [HTTPHeader] = []) {
+        init(
+            _ answers: RelayTests.Script.Answer..., portion: Int = .max, fields: [HTTPHeader] = [],
+            silence: Duration = .zero
+        ) {
             (script, self.portion, self.fields) = (RelayTests.Script(answers), portion, fields)
+            self.silence = silence
         }
 
         var taken: [UInt8] { bytes.withLock { $0 } }
@@ -47,8 +69,8 @@ struct FileFetchTests {
             if fetch.withLock({ $0 == nil }) {
                 let made = FileFetch(
                     FileFetchTests.url, size: UInt64(FileFetchTests.media.count), limit: .seconds(60),
-                    transport: script,
-                    tell: { _ in },
+                    transport: Silent(script: script, time: time, silence: silence), now: { [time] in time.now },
+                    sleep: { [time] in try time.sleep($0) }, tell: { _ in },
                     receive: { [weak self] run, event in self?.receive(run, event) })
                 made?.setHeaders(fields + [HTTPHeader(name: "Range", value: "bytes=0-")])
                 fetch.withLock { $0 = made }
@@ -104,13 +126,31 @@ struct FileFetchTests {
         #expect(later.taken == Array(Self.media[100...]))
     }
 
+    /// That the source brought something tells that there was a network a moment ago.
+    @Test func aConnectionThatFailsAtTheBeginningIsTriedAgain() async {
+        let refused = RelayTests.Script.Answer.failure(.refused(Self.url))
+        let reader = Reader(refused, .failure(.truncated(Self.url)), refused, Self.rest(from: 100))
+        #expect(await reader.run(1, from: 100) == "1: end")
+        #expect(reader.taken == Array(Self.media[100...]) && reader.time.elapsed == .seconds(3))
+        #expect(reader.script.ranges == Array(repeating: "bytes=100-", count: 4))
+    }
+
     /// As without the source's proxy. That it brought something tells that there is a way.
-    @Test func withoutAConnectionTheSourceGoesOnAtOnce() async {
-        for answer in [RelayTests.Script.Answer.failure(.refused(Self.url)), Self.status(503)] {
-            let reader = Reader(answer)
-            #expect(await reader.run(1, from: 100) == "1: refused")
-            #expect(reader.script.ranges == ["bytes=100-"])
-        }
+    @Test func withoutAConnectionTheSourceGoesOnSoon() async {
+        let reader = Reader(.failure(.refused(Self.url)))
+        #expect(await reader.run(1, from: 100) == "1: refused")
+        #expect(reader.time.elapsed == .seconds(6) && reader.script.ranges.count == 7)
+        // Of a server that answers, nothing else is to be had in a moment: it may allow one connection alone.
+        let limited = Reader(Self.status(503))
+        #expect(await limited.run(1, from: 100) == "1: refused")
+        #expect(limited.time.elapsed == .zero && limited.script.ranges == ["bytes=100-"])
+    }
+
+    /// As at a server that serves one connection after the other.
+    @Test func aConnectionThatIsSilentAtTheBeginningIsNotTriedAgain() async {
+        let reader = Reader(.failure(.timedOut(Self.url)), silence: .seconds(6))
+        #expect(await reader.run(1, from: 100) == "1: refused")
+        #expect(reader.script.ranges == ["bytes=100-"])
     }
 
     @Test func aDigestIsTheSourcesAlone() async {

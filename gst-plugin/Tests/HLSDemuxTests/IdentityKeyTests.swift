@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
+import LatchkeyElementTestSupport
 import LatchkeyHTTP
 import LatchkeyManifests
 import LatchkeyProtection
@@ -92,6 +93,89 @@ struct IdentityKeyTests {
     func refusalsAreFinal(_ answer: Answer) async throws {
         let outcome = try await outcome([answer, .key])
         #expect(outcome.failure != nil && outcome.asked == 1 && outcome.pauses.isEmpty)
+    }
+
+    // MARK: Several KIDs beside one URI
+
+    private static let key = HLSKey(method: .aes128, uri: "https://a.test/key")
+
+    /// Answers when the test says so.
+    private final class HeldServer: HTTPTransport {
+        let gate = AsyncStream.makeStream(of: Void.self)
+        private let count = Mutex(0)
+
+        var asked: Int { count.withLock(\.self) }
+
+        func send(_ request: HTTPRequest) async throws(HTTPError) -> HTTPResponse {
+            count.withLock { $0 += 1 }
+            var iterator = gate.stream.makeAsyncIterator()
+            _ = await iterator.next()
+            return HTTPResponse(status: 200, body: Array(1...16), url: request.url)
+        }
+    }
+
+    /// Returns when no request for these keys is under way.
+    private static func answers(to keyIDs: [KeyID], in session: KeySession) async {
+        let (changes, signal) = AsyncStream.makeStream(of: Void.self, bufferingPolicy: .bufferingNewest(1))
+        let observation = session.observe { _ in signal.yield() }
+        defer { observation.cancel() }
+        signal.yield()
+        for await _ in changes {
+            let isAwaited = keyIDs.contains { keyID in
+                if case .pending = session.status(of: keyID) { true } else { false }
+            }
+            if !isAwaited { return }
+        }
+    }
+
+    /// One request brings the answer for both, also if the second comes behind it. Another playback asks anew, for a key that was
+    /// refused or for another one.
+    @Test(arguments: [(0, 1), (9, 3)] as [(UInt64, UInt64)])
+    func aRefusalIsThatOfTheURI(observer: UInt64, number: UInt64) async throws {
+        let (server, time, session) = (Server([.status(403), .key]), Time(), KeySession())
+        let origin = HLSOrigin(transport: server)
+        let loader = IdentityKeyLoader(
+            origin: origin, timeout: .seconds(10), now: { time.now }, sleep: { time.sleep($0) })
+        session.addLoader(loader)
+        defer { withExtendedLifetime(origin) { session.removeLoader(loader) } }
+        let keys = HLSKeys(session: session, timeout: .seconds(240))
+        for number in [1, 2] as [UInt64] {
+            let keyID = keys.keyID(of: Self.key, mediaKeyID: KeyID(high: 7, low: number))
+            keys.demand(Self.key, as: keyID)
+            await Self.answers(to: [keyID], in: session)
+            guard case .failed(let error, _) = session.status(of: keyID) else {
+                throw TestFailure("it is not refused")
+            }
+            #expect(error.isSameKind(as: .serverStatus("")))
+        }
+        #expect(server.asked == 1)
+        let next = HLSKeys(session: session, timeout: .seconds(240))
+        next.setObserver(observer)
+        let keyID = next.keyID(of: Self.key, mediaKeyID: KeyID(high: 7, low: number))
+        next.demand(Self.key, as: keyID)
+        await Self.answers(to: [keyID], in: session)
+        #expect(session.isAtHand(keyID) && server.asked == 2)
+    }
+
+    @Test func aKeyComesOnceForAllThatWaitForIt() async throws {
+        let (server, session) = (HeldServer(), KeySession())
+        let origin = HLSOrigin(transport: server)
+        let loader = IdentityKeyLoader(origin: origin, timeout: .seconds(10))
+        let requests = Mutex<[KeyLoadingRequest]>([])
+        let observation = session.observe { event in
+            if case .requested(let request, _) = event { requests.withLock { $0.append(request) } }
+        }
+        let keys = HLSKeys(session: session, timeout: .seconds(240))
+        let keyIDs = ([1, 2] as [UInt64]).map { number in
+            keys.keyID(of: Self.key, mediaKeyID: KeyID(high: 7, low: number))
+        }
+        for keyID in keyIDs { keys.demand(Self.key, as: keyID) }
+        let open = requests.withLock(\.self)
+        #expect(open.count == 2 && open.allSatisfy { loader.shouldWaitForLoading(of: $0) })
+        server.gate.continuation.yield()
+        await Self.answers(to: keyIDs, in: session)
+        #expect(keyIDs.allSatisfy { session.isAtHand($0) } && server.asked == 1)
+        withExtendedLifetime((origin, observation)) {}
     }
 
     /// No one waits for the key any more.

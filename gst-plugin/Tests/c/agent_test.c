@@ -305,6 +305,33 @@ test_unref (void)
   g_free (url);
 }
 
+/* The reference stays: calls and listeners end, later listeners at once. */
+static void
+test_close (void)
+{
+  gchar *url;
+  int server = silent_server (&url);
+  LatchkeyAgent *agent = agent_new (url);
+  Seen *info = seen_new (), *listener = seen_new (), *later = seen_new ();
+
+  latchkey_agent_close (NULL);
+  latchkey_agent_add_listener (agent, heard, listener, watch_destroyed);
+  latchkey_agent_get_content_info (agent, got_info, info, watch_destroyed);
+  latchkey_agent_close (agent);
+  latchkey_agent_close (agent);
+  watch_wait_for_end (info);
+  watch_wait_for_end (listener);
+  g_assert_cmpuint (info->watch.called, ==, 1);
+  g_assert_cmpint (latchkey_agent_error_get_code (info->error), ==, LATCHKEY_AGENT_ERROR_CANCELLED);
+  latchkey_agent_error_unref (info->error);
+  g_assert_cmpuint (latchkey_agent_add_listener (agent, heard, later, watch_destroyed), !=, 0);
+  watch_wait_for_end (later);
+  g_ptr_array_foreach (listener->events, (GFunc) (void (*) (void)) latchkey_agent_event_unref, NULL);
+  latchkey_agent_unref (agent);
+  close (server);
+  g_free (url);
+}
+
 /* Removes itself from inside its callback. */
 typedef struct {
   Seen *seen;
@@ -432,6 +459,7 @@ main (int argc, char **argv)
   g_test_add_func ("/agent/error", test_error);
   g_test_add_func ("/agent/cancel", test_cancel);
   g_test_add_func ("/agent/unref", test_unref);
+  g_test_add_func ("/agent/close", test_close);
   g_test_add_func ("/agent/listener-leaves", test_listener_leaves);
   g_test_add_func ("/agent/alternative-image", test_alternative_image);
   g_test_add_func ("/agent/configuration", test_configuration);

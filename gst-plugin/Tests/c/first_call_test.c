@@ -160,6 +160,7 @@ static const LatchkeySecureDecryptorFunctions secure_decryptor = {
 
 AGENT (agent_new)
 AGENT (agent_ref, latchkey_agent_unref (latchkey_agent_ref (agent)))
+AGENT (agent_close, latchkey_agent_close (agent))
 AGENT (agent_get_content_info, CALL (latchkey_agent_get_content_info (agent, got_info, watch, watch_destroyed)))
 AGENT (agent_acquire_license, CALL (latchkey_agent_acquire_license (agent, NULL, got_license, watch, watch_destroyed)))
 AGENT (agent_add_listener, g_assert_cmpuint (latchkey_agent_add_listener (agent, heard, NULL, NULL), !=, 0))
@@ -435,8 +436,9 @@ NOTHING (viewing_session_unref, NULL)
 
 static const First table[] = {
 #define ENTRY(function) { "latchkey_" #function, first_ ## function }
-  ENTRY (agent_acquire_license), ENTRY (agent_add_listener), ENTRY (agent_attach), ENTRY (agent_error_get_code),
-  ENTRY (agent_error_get_http_status), ENTRY (agent_error_get_key_error), ENTRY (agent_error_get_message),
+  ENTRY (agent_acquire_license), ENTRY (agent_add_listener), ENTRY (agent_attach), ENTRY (agent_close),
+  ENTRY (agent_error_get_code), ENTRY (agent_error_get_http_status), ENTRY (agent_error_get_key_error),
+  ENTRY (agent_error_get_message),
   ENTRY (agent_error_is_temporary), ENTRY (agent_error_ref), ENTRY (agent_error_unref),
   ENTRY (agent_event_get_conflict), ENTRY (agent_event_get_http_status), ENTRY (agent_event_get_key_id),
   ENTRY (agent_event_get_log_level), ENTRY (agent_event_get_output_status), ENTRY (agent_event_get_reason),
