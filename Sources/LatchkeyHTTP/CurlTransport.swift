@@ -51,7 +51,13 @@ public final class CurlTransport: HTTPTransport {
             let left = now().duration(to: deadline)
             if request.forbidsLocalAddresses, chain.url.namesLocalAddress { throw .localAddress(at: chain.url) }
             guard left > .zero else { throw .timedOut(chain.url.text, "no complete response within \(timeout)") }
-            var response = try await loop.response(to: chain.request, at: chain.url, within: left, receiver, gate)
+            var response: HTTPResponse
+            do throws(HTTPError) {
+                response = try await loop.response(to: chain.request, at: chain.url, within: left, receiver, gate)
+            } catch {
+                guard receiver == nil, error.isSameKind(as: .coding("")), chain.leavesCoding() else { throw error }
+                continue
+            }
             response.movedURL = chain.movedURL
             guard try chain.follow(response) else { return response }
         }
@@ -143,6 +149,16 @@ struct RedirectChain: Sendable {
         request.url = target.text
         isMoved = isMoved && [301, 308].contains(response.status)
         if isMoved { movedURL = target.text }
+        return true
+    }
+
+    /// Whether the request is to be sent again, with a body that is taken as it comes.
+    mutating func leavesCoding() -> Bool {
+        guard request.toleratesCompression, !request.acceptsCompression else { return false }
+        request.toleratesCompression = false
+        if !request.headers.contains(where: { $0.isNamed("Accept-Encoding") }) {
+            request.headers.append(HTTPHeader(name: "Accept-Encoding", value: "identity"))
+        }
         return true
     }
 

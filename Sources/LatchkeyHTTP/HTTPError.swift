@@ -21,6 +21,7 @@ public struct HTTPError: Error, Sendable, Hashable {
         case tooLarge = "response too large"
         case tooManyRedirects = "too many redirects"
         case truncated = "response incomplete"
+        case coding = "response cannot be unpacked"
         case cancelled
         case other = "HTTP failure"
     }
@@ -68,6 +69,8 @@ public struct HTTPError: Error, Sendable, Hashable {
     }
     /// The connection ended before the whole response was there.
     public static func truncated(_ url: String, _ detail: String = "") -> HTTPError { Self(.truncated, url, detail) }
+    /// The response names a content coding that is not known, or that its body does not have.
+    static func coding(_ url: String, _ detail: String = "") -> HTTPError { Self(.coding, url, detail) }
     /// The task that waited for the response was cancelled.
     public static func cancelled(_ url: String, _ detail: String = "") -> HTTPError { Self(.cancelled, url, detail) }
     /// Any other failure.
@@ -126,6 +129,8 @@ extension HTTPError {
         case CURLE_PARTIAL_FILE, CURLE_GOT_NOTHING, CURLE_RECV_ERROR, CURLE_SEND_ERROR, CURLE_HTTP2,
             CURLE_HTTP2_STREAM:
             self = .truncated(url, text)
+        case CURLE_BAD_CONTENT_ENCODING:
+            self = .coding(url, text)
         case CURLE_SSL_CONNECT_ERROR, CURLE_SSL_SHUTDOWN_FAILED:
             self = .tls(url, text)
         case CURLE_PEER_FAILED_VERIFICATION, CURLE_SSL_CERTPROBLEM, CURLE_SSL_CIPHER, CURLE_SSL_CACERT_BADFILE,

@@ -27,7 +27,8 @@ public struct HTTPRequest: Sendable {
     /// what is unpacked.
     public var acceptsCompression = false
     /// Whether a body that comes compressed is unpacked, although the request asks for one that is not. For keys and licenses:
-    /// unpacking leaves copies in memory, and some servers have nothing else.
+    /// unpacking leaves copies in memory, and some servers have nothing else. If it cannot be unpacked, the request is sent once
+    /// more, and the body is taken as it comes: some servers name a coding that it does not have, such as its character set.
     package var toleratesCompression = false
     /// Whether a redirect to another origin is refused: where the body holds credentials.
     public var staysWithinOrigin = false

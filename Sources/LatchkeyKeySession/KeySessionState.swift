@@ -259,11 +259,13 @@ extension KeySessionState {
 
     /// A KID turns out to be another's second name. What is known of it counts for the other from now on, and both answer
     /// the same; if both are known, each stays as it is. A failure is forgotten: the other was never asked for, unless the
-    /// request told no KID and was refused.
+    /// request told no KID and was refused. The other may be known alone, as from a license that came before.
     mutating func rename(_ old: KeyID, to new: KeyID) -> Action {
-        guard closure == nil, entries[new] == nil else { return Action() }
+        guard closure == nil, entries[old] == nil || entries[new] == nil else { return Action() }
         if secondNames.count < limits.slots { secondNames.addName(old, for: new) }
-        guard let entry = entries.removeValue(forKey: old)?.entry else { return Action() }
+        guard let entry = entries.removeValue(forKey: old)?.entry else {
+            return Action(changesStatus: entries[new] != nil)
+        }
         if case .failed(_, let generation) = entry {
             if namelessRefusals.contains(generation) { set(new, entry) }
             return Action(changesStatus: true, isCounted: true)

@@ -66,6 +66,21 @@ struct ResponseTests {
         #expect(server.requests.map { $0.values("accept-encoding") } == [[], ["identity"], ["identity"]])
     }
 
+    /// Some servers name a coding that there is not, or that the body does not have.
+    @Test(arguments: ["utf-8", "aws-chunked", "gzip"])
+    func whatCannotBeUnpackedIsTakenAsItComes(_ coding: String) async throws {
+        let server = try LoopbackServer { _ in .response(200, ["Content-Encoding: \(coding)"], body: "a key as it is") }
+        var request = HTTPRequest.patient(method: "POST", url: server.url, body: [1, 2])
+        request.toleratesCompression = true
+        #expect(try await transport.send(request).text == "a key as it is")
+        #expect(server.requests.map { $0.values("accept-encoding") } == [["identity"], ["identity"]])
+        #expect(server.requests.map(\.body) == [[1, 2], [1, 2]])
+        // One that asks for codings has to get one of them.
+        request.acceptsCompression = true
+        #expect(try await transport.failure(request).isSameKind(as: .coding("")))
+        #expect(server.requests.count == 3)
+    }
+
     @Test func aPostSendsEveryByte() async throws {
         let server = try LoopbackServer { _ in .response(body: "taken") }
         let body = (0..<200_000).map { UInt8(truncatingIfNeeded: $0 &* 31) }

@@ -192,6 +192,10 @@ struct KeyNamesTests {
         // That of a key which was never asked for answers as the other, too.
         _ = state.demand([keyID(6)], keySystem: .fairPlay, retryFailuresUpTo: 0, as: 8, at: now)
         for number in [5, 6] { #expect(state.status(of: keyID(number)).requestID == 8) }
+        // So does that of a key which is there already.
+        _ = state.install(KeySessionState.Keys(byID: [keyID(8): contentKey(8)]), at: now)
+        #expect(state.rename(keyID(7), to: keyID(8)).changesStatus)
+        for number in [7, 8] { #expect(hex(state.status(of: keyID(number)).key) == keyHex(8)) }
     }
 
     /// A decryptor may have had the made KID before the media's was known.

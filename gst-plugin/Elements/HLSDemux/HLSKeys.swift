@@ -436,7 +436,9 @@ final class IdentityKeyLoader: ResourceLoader {
                 for request in end(uri) { request.finishLoading(with: .key(key)) }
             } catch {
                 let failure = Self.keyError(error)
-                let refusal = error.mayPass ? nil : Refusal(error: failure, origin: request.origin, keyIDs: [])
+                // A server that has no time (429) may have some for the next.
+                let isFinal = error.isAnswer ? error.isRefusal : !error.mayPass
+                let refusal = isFinal ? Refusal(error: failure, origin: request.origin, keyIDs: []) : nil
                 for request in end(uri, refusal) { request.finishLoading(with: failure) }
             }
         }

@@ -157,6 +157,24 @@ struct IdentityKeyTests {
         #expect(session.isAtHand(keyID) && server.asked == 2)
     }
 
+    @Test func aServerThatHasNoTimeForOneMayHaveSomeForTheNext() async throws {
+        let (server, time, session) = (Server([.status(429), .key]), Time(), KeySession())
+        let origin = HLSOrigin(transport: server)
+        let loader = IdentityKeyLoader(
+            origin: origin, timeout: .seconds(10), now: { time.now }, sleep: { time.sleep($0) })
+        session.addLoader(loader)
+        defer { withExtendedLifetime(origin) { session.removeLoader(loader) } }
+        let keys = HLSKeys(session: session, timeout: .seconds(240))
+        let keyIDs = ([1, 2] as [UInt64]).map { number in
+            keys.keyID(of: Self.key, mediaKeyID: KeyID(high: 7, low: number))
+        }
+        for keyID in keyIDs {
+            keys.demand(Self.key, as: keyID)
+            await Self.answers(to: [keyID], in: session)
+        }
+        #expect(keyIDs.map { session.isAtHand($0) } == [false, true] && server.asked == 2)
+    }
+
     @Test func aKeyComesOnceForAllThatWaitForIt() async throws {
         let (server, session) = (HeldServer(), KeySession())
         let origin = HLSOrigin(transport: server)
