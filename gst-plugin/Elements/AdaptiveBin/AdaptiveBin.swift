@@ -320,8 +320,12 @@ class AdaptiveBin: Bin, @unchecked Sendable {
         let isOfChild = child.map { message.isFrom($0) } ?? false
         let kind = isOfChild ? message.kind : .other
         if kind == .streamCollection { withGuarded { $0.moments.didTellOfStreams(at: MonotonicTime.now) } }
+        if kind == .streamsSelected { withGuarded { $0.moments.willTellOfOutputs(at: MonotonicTime.now) } }
         take(message)
-        if kind == .streamsSelected { withGuarded { $0.moments.didTellOfOutputs(at: MonotonicTime.now) } }
+        if kind == .streamsSelected {
+            let thread = KernelThreads.current
+            withGuarded { $0.moments.didTellOfOutputs(on: thread, at: MonotonicTime.now) }
+        }
     }
 
     /// Workaround (GStreamer <1.26): the stock demuxer may abort the process or hang when a seek ends a download, and one

@@ -24,6 +24,21 @@ struct KernelThreads: Sendable {
         return KernelThreads(ids)
     }
 
+    /// The one that asks. None if `/proc` cannot be read.
+    static var current: KernelThreads {
+        guard let id = currentID else { return KernelThreads([]) }
+        return KernelThreads([id])
+    }
+
+    /// The kernel's number of the thread that asks. Nil if `/proc` cannot be read.
+    static var currentID: Int32? {
+        var place = [CChar](repeating: 0, count: 64)
+        // "PROCESS/task/THREAD"
+        let count = readlink("/proc/thread-self", &place, place.count)
+        let text = String(decoding: place.prefix(max(0, count)).map { UInt8(bitPattern: $0) }, as: UTF8.self)
+        return text.split(separator: "/").last.flatMap { Int32($0) }
+    }
+
     var isEmpty: Bool { ids.isEmpty }
 
     /// Those that were not there before. None if nothing is known of before.

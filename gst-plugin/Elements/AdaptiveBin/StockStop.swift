@@ -14,8 +14,10 @@ struct StopMoments: Sendable {
     /// How long outputs may take.
     private static let outputLimit: UInt64 = 150_000_000
 
-    /// How long the thread that has told of its outputs needs until it waits for media.
+    /// How long the thread that has told of its outputs needs until it waits for media, and at most if it can be seen that it
+    /// has not come to that.
     private static let outputEnd: UInt64 = 2_000_000
+    private static let outputEndLimit: UInt64 = 50_000_000
 
     /// How long a stop waits until the threads have nothing to do.
     private static let workLimit: UInt64 = 50_000_000
@@ -23,6 +25,9 @@ struct StopMoments: Sendable {
     private var start: UInt64 = 0
     private var threads = KernelThreads([])
     private var outputsAreMadeUntil: UInt64 = 0
+    /// The thread that told of its outputs last, and how long that matters.
+    private var outputThread = KernelThreads([])
+    private var outputThreadMattersUntil: UInt64 = 0
 
     /// The demuxer has started, and has these threads, as far as that can be told.
     mutating func didStart(_ threads: KernelThreads, at now: UInt64) {
@@ -32,8 +37,15 @@ struct StopMoments: Sendable {
     /// Tells of streams: their outputs are made next.
     mutating func didTellOfStreams(at now: UInt64) { outputsAreMadeUntil = now &+ Self.outputLimit }
 
-    /// Tells which streams have outputs.
-    mutating func didTellOfOutputs(at now: UInt64) { outputsAreMadeUntil = now &+ Self.outputEnd }
+    /// Begins to tell which streams have outputs: of a track that takes over, long after it told of the streams. Who hears of it
+    /// may need some time.
+    mutating func willTellOfOutputs(at now: UInt64) { outputsAreMadeUntil = now &+ Self.outputLimit }
+
+    /// Has told of that, on this thread.
+    mutating func didTellOfOutputs(on thread: KernelThreads = KernelThreads([]), at now: UInt64) {
+        outputsAreMadeUntil = now &+ Self.outputEnd
+        (outputThread, outputThreadMattersUntil) = (thread, now &+ Self.outputEndLimit)
+    }
 
     /// Whether the thread for downloads listens: it sleeps until the first download. Where threads cannot be looked at, they
     /// get some time.
@@ -47,7 +59,9 @@ struct StopMoments: Sendable {
     }
 
     /// Whether it makes outputs, as far as that can be told.
-    func makesOutputs(at now: UInt64) -> Bool { now < outputsAreMadeUntil }
+    func makesOutputs(at now: UInt64) -> Bool {
+        now < outputsAreMadeUntil || now < outputThreadMattersUntil && !outputThread.areAsleep
+    }
 }
 
 extension AdaptiveBin {
@@ -85,8 +99,9 @@ extension AdaptiveBin {
         let stop = MonotonicTime.now
         while true {
             let (moments, now) = (withGuarded { $0.moments }, MonotonicTime.now)
-            if !moments.makesOutputs(at: now),
-                hasDownloaded ? moments.isIdle(at: now, sinceStopAt: stop) : moments.hasStarted(at: now)
+            // It may have downloaded without this process, and nothing is known of that.
+            if !moments.makesOutputs(at: now), hasDownloaded || moments.hasStarted(at: now),
+                moments.isIdle(at: now, sinceStopAt: stop)
             {
                 return
             }

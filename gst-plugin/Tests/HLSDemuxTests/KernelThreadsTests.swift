@@ -9,7 +9,8 @@ import Testing
 /// What the kernel says of threads.
 @Suite struct KernelThreadsTests {
     @Test func aThreadThatRunsIsAwake() {
-        #expect(!KernelThreads([ownID()]).areAsleep)
+        let own = KernelThreads.current
+        #expect(!own.isEmpty && !own.areAsleep)
     }
 
     @Test func aThreadThatWaitsIsAsleepAndOneThatHasEndedToo() throws {
@@ -28,16 +29,6 @@ import Testing
         #expect(!KernelThreads.now.since(before).isEmpty)
         waiting.end()
     }
-}
-
-/// The kernel's number of this thread.
-private func ownID() -> Int32 {
-    var place = [CChar](repeating: 0, count: 64)
-    // "PROCESS/task/THREAD"
-    let count = readlink("/proc/thread-self", &place, place.count)
-    return Int32(
-        String(decoding: place.prefix(max(0, count)).map { UInt8(bitPattern: $0) }, as: UTF8.self).split(separator: "/")
-            .last ?? "") ?? 0
 }
 
 /// A thread that waits until its end.
@@ -75,7 +66,7 @@ private final class Waiting {
         guard let argument else { return nil }
         // SAFETY: the pointer that `init` retained for this thread.
         let shared = Unmanaged<Shared>.fromOpaque(argument).takeRetainedValue()
-        shared.id.store(ownID(), ordering: .releasing)
+        shared.id.store(KernelThreads.currentID ?? 0, ordering: .releasing)
         var byte: UInt8 = 0
         _ = read(shared.descriptor, &byte, 1)
         return nil

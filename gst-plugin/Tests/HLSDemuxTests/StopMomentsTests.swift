@@ -28,6 +28,26 @@ import Testing
         #expect(!moments.makesOutputs(at: 151 * Self.millisecond))
     }
 
+    /// Of a track that takes over long after the demuxer told of its streams.
+    @Test func whoHearsOfOutputsIsWaitedFor() {
+        var moments = StopMoments()
+        moments.didTellOfStreams(at: 0)
+        #expect(!moments.makesOutputs(at: 1000 * Self.millisecond))
+        moments.willTellOfOutputs(at: 1000 * Self.millisecond)
+        #expect(moments.makesOutputs(at: 1100 * Self.millisecond))
+        #expect(!moments.makesOutputs(at: 1151 * Self.millisecond))
+        moments.didTellOfOutputs(at: 1100 * Self.millisecond)
+        #expect(!moments.makesOutputs(at: 1103 * Self.millisecond))
+    }
+
+    /// It may get no processor for a while. This thread runs.
+    @Test func aThreadThatHasToldOfOutputsIsWaitedForUntilItSleeps() {
+        var moments = StopMoments()
+        moments.didTellOfOutputs(on: .current, at: 0)
+        #expect(moments.makesOutputs(at: 49 * Self.millisecond))
+        #expect(!moments.makesOutputs(at: 50 * Self.millisecond))
+    }
+
     @Test func threadsThatCannotBeSeenGetSomeTime() {
         var moments = StopMoments()
         moments.didStart(KernelThreads([]), at: 10 * Self.millisecond)
