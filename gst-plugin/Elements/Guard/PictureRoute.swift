@@ -347,7 +347,8 @@ private struct RouteWalk {
             }
             return
         }
-        if mayGrow { return }
+        // One that calls itself a sink may show what comes, or send it elsewhere, even if its source pads come later.
+        if mayGrow, !element.isSink { return }
         if !element.isSink {
             // Such as a selector, which has no link between its output and a pad that is not the active one.
             let exits = element.sourcePads

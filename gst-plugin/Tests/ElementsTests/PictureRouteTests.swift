@@ -182,6 +182,18 @@ extension ElementTests {
             #expect(bench.refusal?.contains("bare") == true)
         }
 
+        /// A tee stands for an element that sends media elsewhere, and on by pads that come on request. It has none yet.
+        @Test(arguments: [false, true]) func aSinkThatMayHaveSourcePadsIsASink(isSink: Bool) throws {
+            let bench = try Bench(
+                "videotestsrc is-live=true ! identity name=start ! tee name=end allow-not-linked=true", session,
+                recorded: ["start"])
+            if isSink { try bench.element("end").pointee.object.flags |= GST_ELEMENT_FLAG_SINK.rawValue }
+            gst_element_set_state(bench.launched.pipeline, GST_STATE_PLAYING)
+            // The caps are known.
+            #expect(bench.wait { $0.cameTo("start") > 0 })
+            #expect((bench.refusal?.contains("end") == true) == isSink)
+        }
+
         @Test func soundNeedsNone() throws {
             let bench = try Bench("audiotestsrc ! identity name=start ! queue ! fakesink", session)
             bench.preroll()
