@@ -527,7 +527,7 @@ def withheld(kind):
     with Scene(settings="pause-limit=1\n") as scene:
         player = scene.player(kind, paced=True)
         player.play()
-        wait_for_frames(player, 10)
+        wait_for_frames(player, 10, more=scene.server.session_metrics)
         player.pipeline.set_state(Gst.State.PAUSED)
         scene.wait("sessions_active", 0, "the pause does not end the session")
         setups = scene.metric("session_setups_total")
@@ -538,7 +538,7 @@ def withheld(kind):
         late = frames_after(scene, player, again, 3.0)
         demand(late == 0, f"{late} pictures came a second after it played on without a session")
         shown = len(player.frames.arrivals)
-        wait_for_frames(player, shown + 25)
+        wait_for_frames(player, shown + 25, more=scene.server.session_metrics)
         demand(scene.metric("session_setups_total") == setups + 1, f"{scene.server.session_metrics()}")
         plays(player)
 
