@@ -20,6 +20,8 @@ public final class ViewingPermit: Sendable {
         var users: [UInt64: Bool] = [:]
         /// Whether what they play is a file, as far as they have said so.
         var files: [UInt64: Bool] = [:]
+        /// Tell whether what does not play yet is about to.
+        var starts: [UInt64: @Sendable () -> Bool] = [:]
         var isOver = false
         /// Sessions that are being ended.
         var ending: [ViewingSession] = []
@@ -132,6 +134,7 @@ public final class ViewingPermit: Sendable {
         begun.observe { [weak self, weak begun] event in
             if let self, let begun { self.receive(event, from: begun) }
         }
+        begun.onPauseLimit { [weak self] in self?.isAskedToPlay ?? false }
         if !state.withLock({ $0.isPlaying }) { begun.pause() }
         begun.start()
     }
@@ -176,6 +179,21 @@ public final class ViewingPermit: Sendable {
     func enter(_ user: UInt64) { change { $0[user] = false } }
     func setPlaying(_ isPlaying: Bool, _ user: UInt64) { change { if $0[user] != nil { $0[user] = isPlaying } } }
 
+    func onPauseLimit(_ user: UInt64, isAskedToPlay body: @escaping @Sendable () -> Bool) {
+        let old = state.withLock { state -> (@Sendable () -> Bool)? in
+            guard state.users[user] != nil else { return nil }
+            defer { state.starts[user] = body }
+            return state.starts[user]
+        }
+        withExtendedLifetime(old) {}
+    }
+
+    /// Whether a user is about to play. Asks without the lock: the answers look at pipelines.
+    private var isAskedToPlay: Bool {
+        let starts = state.withLock { Array($0.starts.values) }
+        return starts.contains { $0() }
+    }
+
     /// Whether all that is played are files on this device: nothing that has not been said so.
     var playsFilesOnly: Bool { state.withLock { !$0.files.isEmpty && $0.files.values.allSatisfy(\.self) } }
 
@@ -197,6 +215,9 @@ public final class ViewingPermit: Sendable {
 
     /// The last one to go ends the session.
     func leave(_ user: UInt64) {
+        // What it keeps goes after the lock.
+        let start = state.withLock { $0.starts.removeValue(forKey: user) }
+        defer { withExtendedLifetime(start) {} }
         let (isLast, session, owner) = state.withLock { state -> (Bool, ViewingSession?, KeySession?) in
             let wasPlaying = state.isPlaying
             state.files[user] = nil
@@ -302,6 +323,12 @@ public final class PlaybackUse: Sendable {
 
     /// Whether it plays, or is paused. Not at first.
     public func setPlaying(_ isPlaying: Bool) { permit.setPlaying(isPlaying, id) }
+
+    /// While it does not play, `isAskedToPlay` is asked each time the limit of a pause is over: a start may take longer than that,
+    /// and is no pause. On any thread. The latest counts.
+    package func onPauseLimit(isAskedToPlay: @escaping @Sendable () -> Bool) {
+        permit.onPauseLimit(id, isAskedToPlay: isAskedToPlay)
+    }
 
     /// Whether what it plays is a file on this device. As long as all that is played are, stored keys need no viewing session,
     /// where the configuration allows that. Before the first demand for a key of it.

@@ -51,6 +51,8 @@ public final class ViewingSession: Sendable {
         var credential: String?
         var termination: String?
         var hasTerminated = false
+        /// Asked when the limit of a pause is over.
+        var isAskedToPlay: (@Sendable () -> Bool)?
         /// As it was written down last.
         var record: SessionRecord?
         var timer: (deadline: Int64, task: Task<Void, Never>)?
@@ -168,6 +170,17 @@ public final class ViewingSession: Sendable {
     public func stop() { handle(.stop) }
     /// Playback stands still. Heartbeats go on until `SessionPolicy.pauseLimit` is over.
     public func pause() { handle(.pause) }
+
+    /// `body` is asked each time `SessionPolicy.pauseLimit` is over, on a task: whether what stands still is about to play. Then it
+    /// is no pause, and the limit begins anew. The latest counts.
+    package func onPauseLimit(isAskedToPlay body: @escaping @Sendable () -> Bool) {
+        let old = core.withLock { core in
+            defer { core.isAskedToPlay = body }
+            return core.isAskedToPlay
+        }
+        withExtendedLifetime(old) {}
+    }
+
     /// Playback goes on; sets a session up again that a long pause has ended.
     public func play() { handle(.play) }
     /// What plays keeps the session, as in front.
@@ -432,7 +445,17 @@ extension ViewingSession {
             core.timer = nil
             return true
         }
-        if isCurrent { handle(.tick) }
+        if isCurrent { tick() }
+    }
+
+    /// Time has come to a deadline.
+    func tick() {
+        let now = clock.now()
+        let isAskedToPlay = core.withLock { core -> (@Sendable () -> Bool)? in
+            core.state.isPauseOver(at: now) ? core.isAskedToPlay : nil
+        }
+        if isAskedToPlay?() == true { handle(.awaitPlay) }
+        handle(.tick)
     }
 
     // MARK: Requests

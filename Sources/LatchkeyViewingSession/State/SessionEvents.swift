@@ -19,6 +19,8 @@ extension SessionState {
         case credential(isNew: Bool)
         /// Playback stands still; the session is kept for `SessionPolicy.pauseLimit`.
         case pause
+        /// What stands still is about to play, such as a start that takes long: its pause begins anew.
+        case awaitPlay
         /// Playback goes on.
         case play
         /// The application is not in front any more. What plays keeps the session; one that is lost meanwhile is set up

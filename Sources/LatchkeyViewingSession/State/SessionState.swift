@@ -122,6 +122,12 @@ public struct SessionState: Equatable, Sendable {
             && time - acceptedAt >= SessionPolicy.confirmedFor
     }
 
+    /// Whether a pause has lasted for as long as the session is kept for one.
+    func isPauseOver(at time: Int64) -> Bool {
+        guard let awaySince, isLive else { return false }
+        return time >= awaySince + policy.pauseLimit
+    }
+
     /// Whether there is nothing left to do, so that the session can be forgotten.
     public var isOver: Bool { phase == .closed }
 
@@ -154,6 +160,7 @@ public struct SessionState: Equatable, Sendable {
         case .adopt(let grant, let sentAt): adopt(grant, sentAt: sentAt, &action, &random)
         case .credential(let isNew): receiveCredential(isNew, &action, &random)
         case .pause: setAway(paused: true, &action)
+        case .awaitPlay: if awaySince != nil, !isAsleep { awaySince = now }
         case .play: setAway(paused: false, &action)
         case .background: isInBackground = true
         case .foreground:
@@ -474,7 +481,7 @@ extension SessionState {
         }
         if let credentialEnd, now >= credentialEnd { receiveCredential(false, &action, &random) }
         if let windowEnd, now >= windowEnd { windowPassed(&action) }
-        if let awaySince, isLive, now >= awaySince + policy.pauseLimit { beginTeardown(.dormant, &action) }
+        if isPauseOver(at: now) { beginTeardown(.dormant, &action) }
         if !isAsleep, credentialEnd == nil, let nextAttempt, now >= nextAttempt { sendWhatIsDue(&action) }
     }
 

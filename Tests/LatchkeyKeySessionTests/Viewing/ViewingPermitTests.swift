@@ -111,11 +111,11 @@ struct ViewingPermitTests {
             let viewing = try #require(session.viewing?.session)
             while let due = viewing.state.deadline, due < end {
                 clock.time.withLock { $0 = max($0, due) }
-                viewing.handle(.tick)
+                viewing.tick()
                 while viewing.state.pending != nil { await Task.yield() }
             }
             clock.time.withLock { $0 = end }
-            viewing.handle(.tick)
+            viewing.tick()
         }
 
         var lines: [String] {
@@ -497,6 +497,33 @@ struct ViewingPermitTests {
         #expect(viewing.state.awaySince == nil)
         world.session.viewing?.enterForeground()
         #expect(viewing.state.awaySince == nil)
+    }
+
+    /// Whether the application wants to play.
+    private final class Wish: Sendable {
+        let wantsToPlay = Mutex(true)
+    }
+
+    /// Nothing could be shown any more if the session ended for it: playback begins with pictures, and these need the session.
+    @Test func aStartThatTakesLongIsNoPause() async throws {
+        let world = try World()
+        let watcher = Watcher(world.session)
+        let (use, wish) = (try #require(world.session.beginPlayback()), Wish())
+        use.onPauseLimit { wish.wantsToPlay.withLock { $0 } }
+        world.demand()
+        #expect(await watcher.next(where: \.isUsable) != nil)
+        let viewing = try #require(world.session.viewing?.session)
+        let (start, limit) = (try #require(viewing.state.awaySince), SessionPolicy().pauseLimit)
+        try await world.wait(until: start + limit)
+        while viewing.state.pending != nil { await Task.yield() }
+        #expect(viewing.state.phase == .active && viewing.state.awaySince == start + limit)
+        #expect(world.session.status(of: Self.keyID).key != nil)
+        // The application pauses before there is anything to show.
+        wish.wantsToPlay.withLock { $0 = false }
+        try await world.wait(until: start + 2 * limit)
+        #expect(await watcher.next(where: { if case .withheld(true) = $0 { true } else { false } }) != nil)
+        #expect(world.lines.count { $0 == "POST sessions" } == 1)
+        withExtendedLifetime(use) {}
     }
 
     @Test func theEndOfThePlaybackThatPlayedIsAPauseForTheOthers() async throws {

@@ -115,6 +115,7 @@ struct SessionPropertyTests {
         case 97:
             // A tick that nobody asked for.
             try world.handle(.tick)
+        case 98: try world.handle(.awaitPlay)
         default: try world.handle(.check)
         }
         if world.lastAction.wantsCredential, .random(using: &random) {

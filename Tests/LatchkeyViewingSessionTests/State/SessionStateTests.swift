@@ -383,6 +383,24 @@ struct SessionStateTests {
         #expect(world.isGateOpen && world.state.generation == 2)
     }
 
+    @Test(arguments: [false, true]) func whatIsAboutToPlayIsNotPausedUnlessTheMachineSleeps(isAsleep: Bool) throws {
+        var world = try Self.active()
+        try world.handle(.pause)
+        let paused = world.now
+        _ = try Self.nextRequest(&world)
+        try world.answer()
+        #expect(world.now > paused)
+        if isAsleep { try world.handle(.suspend) }
+        try world.handle(.awaitPlay)
+        #expect(world.state.awaySince == (isAsleep ? paused : world.now))
+        #expect(world.isGateOpen && world.lastAction == SessionState.Action())
+        // What plays is not away.
+        try world.handle(.resume)
+        try world.handle(.play)
+        try world.handle(.awaitPlay)
+        #expect(world.state.awaySince == nil)
+    }
+
     @Test func whatPlaysInTheBackgroundKeepsTheSession() throws {
         var world = try Self.active()
         try world.handle(.background)

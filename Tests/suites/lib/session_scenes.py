@@ -250,13 +250,15 @@ class FilePlayer(pipelines.Watched):
         self.frames = pipelines.Packets(self.pipeline.get_by_name("end").get_static_pad("sink"), "end")
 
 
-def wait_for_frames(player, number, deadline=30.0):
-    """The sinks have had so many pictures."""
+def wait_for_frames(player, number, deadline=30.0, more=lambda: ""):
+    """The sinks have had so many pictures. `more`: what else is said if they have not."""
     end = time.monotonic() + deadline
     while len(player.frames.arrivals) < number:
         message = player.next_message(lambda message: message.type == Gst.MessageType.ERROR, 0.02)
         demand(message is None, message and pipelines.describe(message))
-        demand(time.monotonic() < end, f"only {len(player.frames.arrivals)} pictures; {player.what_happened()[:500]}")
+        demand(
+            time.monotonic() < end,
+            f"only {len(player.frames.arrivals)} pictures, not {number}; {more()} {player.what_waits()[:2000]}")
 
 
 def frames_after(scene, player, moment, window=1.0, late=1.0):

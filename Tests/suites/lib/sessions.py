@@ -521,13 +521,24 @@ def background_plays(kind):
         wait_for_frames(second, shown + 10)
 
 
+def slow_start(kind):
+    """It takes longer than a pause may until there is something to show. That is no pause: the session is kept, and media plays."""
+    with Scene(settings="pause-limit=1\n") as scene:
+        scene.server.set_faults({"prefix": "/sessions", "fault": "delay:2500", "times": 1})
+        player = scene.player(kind, paced=True)
+        player.play()
+        wait_for_frames(player, 10, more=scene.server.session_metrics)
+        metrics = scene.server.session_metrics()
+        demand(scene.metric("session_setups_total") == 1 and scene.metric("sessions_active") == 1, f"{metrics}")
+
+
 def withheld(kind):
     """The session was ended for a long pause. When playback goes on, what was decrypted before waits until the session is
     there again; then nothing of it is lost."""
     with Scene(settings="pause-limit=1\n") as scene:
         player = scene.player(kind, paced=True)
         player.play()
-        wait_for_frames(player, 10)
+        wait_for_frames(player, 10, more=scene.server.session_metrics)
         player.pipeline.set_state(Gst.State.PAUSED)
         scene.wait("sessions_active", 0, "the pause does not end the session")
         setups = scene.metric("session_setups_total")
@@ -538,7 +549,7 @@ def withheld(kind):
         late = frames_after(scene, player, again, 3.0)
         demand(late == 0, f"{late} pictures came a second after it played on without a session")
         shown = len(player.frames.arrivals)
-        wait_for_frames(player, shown + 25)
+        wait_for_frames(player, shown + 25, more=scene.server.session_metrics)
         demand(scene.metric("session_setups_total") == setups + 1, f"{scene.server.session_metrics()}")
         plays(player)
 
@@ -652,6 +663,7 @@ ALL = {
     "exits": exits,
     "background": background,
     **{f"background-plays/{kind}": lambda k=kind: background_plays(k) for kind in WITH_SMOOTH},
+    **{f"slow-start/{kind}": lambda k=kind: slow_start(k) for kind in ("file", "dash", "hls")},
     **{f"withheld/{kind}": lambda k=kind: withheld(k) for kind in ("dash", "hls", "smooth")},
     **{f"standstill/{how}": lambda h=how: standstill(h) for how in ("sleep", "stop", "overtaken")},
     "bad-settings": bad_settings,

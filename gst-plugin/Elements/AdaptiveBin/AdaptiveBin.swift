@@ -255,6 +255,7 @@ class AdaptiveBin: Bin, @unchecked Sendable {
         manifest = ManifestInput()
         let playback = run.session.beginPlayback()
         playback?.setPlaysFile(false)
+        playback?.onPauseLimit { weak.map { $0.reference.isAskedToPlay } ?? false }
         withGuarded {
             $0.run = run
             ($0.playback, $0.pipeline) = (playback, pipeline)

@@ -92,6 +92,7 @@ final class KeySources: Sendable {
         let listedKeys = StaticKeys(entries: (filed?.entries ?? []) + (listed?.entries ?? []))
         hasOwnKeys = !listedKeys.entries.isEmpty
         playback = shared.session.beginPlayback()
+        playback?.onPauseLimit(isAskedToPlay: isAskedToPlay)
         // What a session server counts, and what is closed when a debugger looks into the process, goes through the session,
         // also if the key is here.
         let areOwn = playback == nil && !shared.session.isWatched

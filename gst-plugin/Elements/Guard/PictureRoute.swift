@@ -48,6 +48,7 @@ final class PictureRoute: Sendable {
         var watches: [PadsWatch] = []
         var links: [PadSignalWatch] = []
         var caps: [PadSignalWatch] = []
+        /// Tells of a new link where neither a gate nor a watch is: at a source pad that no template of its element announced.
         var reconfigurations: PadProbe?
         var isForgotten = false
     }
@@ -75,6 +76,13 @@ final class PictureRoute: Sendable {
             return state.found.flatMap { $0.revision == revision ? $0.verdict : nil }
         }
         return Self.error(known ?? walk().verdict, keyID)
+    }
+
+    /// A key whose license has rules for pictures was used before the pad was there. The first media that leaves it has the way
+    /// walked, and is refused if that is open. On the thread that adds the pad, which may hold the locks of elements.
+    func expect(_ keyID: KeyID?) {
+        state.withLock { $0.keyID = keyID }
+        didChange(at: source)
     }
 
     /// The element stops.
@@ -224,14 +232,14 @@ final class PictureRoutes: Sendable {
         return routes.lazy.compactMap { $0.refusal(of: keyID) }.first
     }
 
-    /// The bin has this pad. Nothing has left it yet.
+    /// The bin has this pad. Nothing has left it yet. On the thread that adds it, which may hold the locks of elements.
     func add(_ pad: PadReference) {
         let route = PictureRoute(from: pad, session: session, onOpen: onOpen)
         let (isUsed, keyID) = state.withLock { state in
             state.routes.append((pad, route))
             return (state.isUsed, state.keyID)
         }
-        if isUsed, let error = route.refusal(of: keyID) { onOpen(keyID, error) }
+        if isUsed { route.expect(keyID) }
     }
 
     /// The bin has this pad no more.
@@ -347,7 +355,8 @@ private struct RouteWalk {
             }
             return
         }
-        if mayGrow { return }
+        // One that calls itself a sink may show what comes, or send it elsewhere, even if its source pads come later.
+        if mayGrow, !element.isSink { return }
         if !element.isSink {
             // Such as a selector, which has no link between its output and a pad that is not the active one.
             let exits = element.sourcePads

@@ -182,6 +182,18 @@ extension ElementTests {
             #expect(bench.refusal?.contains("bare") == true)
         }
 
+        /// A tee stands for an element that sends media elsewhere, and on by pads that come on request. It has none yet.
+        @Test(arguments: [false, true]) func aSinkThatMayHaveSourcePadsIsASink(isSink: Bool) throws {
+            let bench = try Bench(
+                "videotestsrc is-live=true ! identity name=start ! tee name=end allow-not-linked=true", session,
+                recorded: ["start"])
+            if isSink { try bench.element("end").pointee.object.flags |= GST_ELEMENT_FLAG_SINK.rawValue }
+            gst_element_set_state(bench.launched.pipeline, GST_STATE_PLAYING)
+            // The caps are known.
+            #expect(bench.wait { $0.cameTo("start") > 0 })
+            #expect((bench.refusal?.contains("end") == true) == isSink)
+        }
+
         @Test func soundNeedsNone() throws {
             let bench = try Bench("audiotestsrc ! identity name=start ! queue ! fakesink", session)
             bench.preroll()
@@ -473,25 +485,48 @@ extension ElementTests {
         }
 
         /// What is decrypted in front of a bin leaves that by pads that may come later. Without a key with rules nothing is
-        /// looked at.
+        /// looked at. Nothing is walked before media comes: what adds the pad may hold locks of elements.
         @Test func aPadThatComesAfterTheKeyIsLookedAt() throws {
-            let bench = try Bench(Self.pictures + "fakesink name=end", session)
-            bench.preroll()
+            let bench = try Bench(
+                "videotestsrc is-live=true ! valve name=gate drop=true ! identity name=start ! identity name=last ! "
+                    + "fakesink name=end async=false", session, recorded: ["end"])
+            gst_element_set_state(bench.launched.pipeline, GST_STATE_PLAYING)
             let told = Told()
             let routes = PictureRoutes(session: session) { _, _ in told.tell() }
             defer { routes.forget() }
             let keyID = KeyID(high: 1, low: 2)
-            let start = try bench.element("start")
-            let pad = PadReference(owning: try #require(gst_element_get_static_pad(start, "src")))
+            let (pad, last) = (try bench.pad("src", of: "start"), try bench.pad("src", of: "last"))
             routes.add(pad)
+            #expect(pad.pointer.pointee.num_probes == 0)
             routes.remove(pad)
-            #expect(told.times == 0)
             #expect(routes.refusal(of: keyID) == nil)
             routes.add(pad)
-            #expect(told.times == 1)
+            // A walk puts a gate in front of the sink.
+            #expect(pad.pointer.pointee.num_probes == 1 && last.pointer.pointee.num_probes == 0)
+            #expect(told.times == 0)
+            try bench.hold("gate", false)
+            #expect(bench.wait { _ in told.times > 0 })
+            #expect(bench.cameTo("end") == 0)
             #expect(routes.refusal(of: keyID)?.description.contains("end") == true)
             routes.remove(pad)
             #expect(routes.refusal(of: keyID) == nil)
+            #expect(pad.pointer.pointee.num_probes == 0 && last.pointer.pointee.num_probes == 0)
+        }
+
+        /// The first media of such a pad passes to a guard.
+        @Test func aPadThatComesAfterTheKeyIsNotHeldIfAGuardIsThere() throws {
+            let bench = try Bench(
+                "videotestsrc is-live=true ! valve name=gate drop=true ! identity name=start ! latchkeyguard ! "
+                    + "fakesink name=end async=false", session, recorded: ["end"])
+            gst_element_set_state(bench.launched.pipeline, GST_STATE_PLAYING)
+            let told = Told()
+            let routes = PictureRoutes(session: session) { _, _ in told.tell() }
+            defer { routes.forget() }
+            #expect(routes.refusal(of: KeyID(high: 1, low: 2)) == nil)
+            routes.add(try bench.pad("src", of: "start"))
+            try bench.hold("gate", false)
+            #expect(bench.wait { $0.cameTo("end") > 1 })
+            #expect(told.times == 0)
         }
 
         /// One would stay for ever that nothing knows of. Only the second way tells that there are pictures.
