@@ -532,6 +532,24 @@ def slow_start(kind):
         demand(scene.metric("session_setups_total") == 1 and scene.metric("sessions_active") == 1, f"{metrics}")
 
 
+def sought(kind):
+    """The session was ended for a long pause, and the application seeks. When it plays on, the pipeline needs a key before it
+    plays: the session is set up again for that."""
+    with Scene(settings="pause-limit=1\n") as scene:
+        player = scene.player(kind, paced=True)
+        player.play()
+        wait_for_frames(player, 10, more=scene.server.session_metrics)
+        player.pipeline.set_state(Gst.State.PAUSED)
+        scene.wait("sessions_active", 0, "the pause does not end the session")
+        setups = scene.metric("session_setups_total")
+        flags = Gst.SeekFlags.FLUSH | Gst.SeekFlags.KEY_UNIT
+        demand(player.pipeline.seek_simple(Gst.Format.TIME, flags, 0), "the seek was refused")
+        shown = len(player.frames.arrivals)
+        player.play()
+        wait_for_frames(player, shown + 10, more=scene.server.session_metrics)
+        demand(scene.metric("session_setups_total") == setups + 1, f"{scene.server.session_metrics()}")
+
+
 def withheld(kind):
     """The session was ended for a long pause. When playback goes on, what was decrypted before waits until the session is
     there again; then nothing of it is lost."""
@@ -664,6 +682,7 @@ ALL = {
     "background": background,
     **{f"background-plays/{kind}": lambda k=kind: background_plays(k) for kind in WITH_SMOOTH},
     **{f"slow-start/{kind}": lambda k=kind: slow_start(k) for kind in ("file", "dash", "hls")},
+    "sought/file": lambda: sought("file"),
     **{f"withheld/{kind}": lambda k=kind: withheld(k) for kind in ("dash", "hls", "smooth")},
     **{f"standstill/{how}": lambda h=how: standstill(h) for how in ("sleep", "stop", "overtaken")},
     "bad-settings": bad_settings,
