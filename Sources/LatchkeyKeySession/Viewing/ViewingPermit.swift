@@ -45,6 +45,8 @@ public final class ViewingPermit: Sendable {
 
     /// The session that is there now, for its state and its failure.
     public var session: ViewingSession? { state.withLock(\.current) }
+    /// Whether it was ended for a pause, or is about to be.
+    package var isReleased: Bool { session?.state.isReleased ?? false }
     /// The server's latest token. A secret.
     public var token: SessionToken? { session?.token }
     /// Where license requests have it.

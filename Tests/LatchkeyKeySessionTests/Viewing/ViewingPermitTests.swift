@@ -540,10 +540,12 @@ struct ViewingPermitTests {
         try await world.wait(until: limit)
         #expect(await watcher.next(where: { if case .withheld(true) = $0 { true } else { false } }) != nil)
         await viewing.settled()
+        #expect(world.session.viewing?.isReleased == true)
         wish.wantsToPlay.withLock { $0 = true }
         world.demand()
         #expect(await watcher.next(where: { if case .withheld(false) = $0 { true } else { false } }) != nil)
         #expect(world.session.status(of: Self.keyID).key != nil && viewing.state.awaySince == limit)
+        #expect(world.session.viewing?.isReleased == false)
         #expect(world.lines.count { $0 == "POST sessions" } == 2)
         withExtendedLifetime(use) {}
     }

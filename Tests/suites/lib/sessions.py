@@ -532,11 +532,13 @@ def slow_start(kind):
         demand(scene.metric("session_setups_total") == 1 and scene.metric("sessions_active") == 1, f"{metrics}")
 
 
-def sought(kind):
+def sought(kind, key_timeout=None):
     """The session was ended for a long pause, and the application seeks. When it plays on, the pipeline needs a key before it
-    plays: the session is set up again for that."""
+    plays: the session is set up again for that. With `key_timeout`, in ms, the pause lasts longer than a key may take."""
     with Scene(settings="pause-limit=1\n") as scene:
         player = scene.player(kind, paced=True)
+        if key_timeout:
+            session_element(player, kind).set_property("key-timeout", key_timeout)
         player.play()
         wait_for_frames(player, 10, more=scene.server.session_metrics)
         player.pipeline.set_state(Gst.State.PAUSED)
@@ -544,6 +546,9 @@ def sought(kind):
         setups = scene.metric("session_setups_total")
         flags = Gst.SeekFlags.FLUSH | Gst.SeekFlags.KEY_UNIT
         demand(player.pipeline.seek_simple(Gst.Format.TIME, flags, 0), "the seek was refused")
+        if key_timeout:
+            error = player.next_message(lambda message: message.type == Gst.MessageType.ERROR, 1.1 * key_timeout / 1000)
+            demand(error is None, error and pipelines.describe(error))
         shown = len(player.frames.arrivals)
         player.play()
         wait_for_frames(player, shown + 10, more=scene.server.session_metrics)
@@ -691,6 +696,7 @@ ALL = {
 # Each waits for a heartbeat or for the end of a lease, so that all of them take half a minute: with --everywhere, and where they
 # are named.
 LONG = {
+    "sought-late/file": lambda: sought("file", 3000),
     **{f"server-ends/{kind}": lambda k=kind: server_ends(k) for kind in OTHERS},
     **{f"ignoring/{kind}": lambda k=kind: ignoring(k) for kind in OTHERS},
     **{f"stop-oldest/{kind}": lambda k=kind: stop_oldest(k) for kind in WITH_SMOOTH if kind != "dash"},
