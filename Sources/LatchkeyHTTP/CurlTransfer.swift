@@ -111,8 +111,8 @@ final class CurlTransfer {
         let request = exchange.request
         try check(latchkey_curl_set_string(curl, handle, CURLOPT_URL, exchange.url.text))
         try check(latchkey_curl_set_string(curl, handle, CURLOPT_USERAGENT, "Latchkey"))
-        if request.acceptsCompression || request.toleratesCompression {
-            // Empty: whatever this libcurl can unpack.
+        if request.acceptsCompression || request.toleratesCompression && !request.isTakenAsItComes {
+            // Empty: all codings that this libcurl can unpack.
             try check(latchkey_curl_set_string(curl, handle, CURLOPT_ACCEPT_ENCODING, ""))
         }
         if request.method == "HEAD" {

@@ -154,11 +154,8 @@ struct RedirectChain: Sendable {
 
     /// Whether the request is to be sent again, with a body that is taken as it comes.
     mutating func leavesCoding() -> Bool {
-        guard request.toleratesCompression, !request.acceptsCompression else { return false }
-        request.toleratesCompression = false
-        if !request.headers.contains(where: { $0.isNamed("Accept-Encoding") }) {
-            request.headers.append(HTTPHeader(name: "Accept-Encoding", value: "identity"))
-        }
+        guard request.toleratesCompression, !request.acceptsCompression, !request.isTakenAsItComes else { return false }
+        request.isTakenAsItComes = true
         return true
     }
 

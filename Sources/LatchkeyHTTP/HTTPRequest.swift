@@ -30,6 +30,8 @@ public struct HTTPRequest: Sendable {
     /// unpacking leaves copies in memory, and some servers have nothing else. If it cannot be unpacked, the request is sent once
     /// more, and the body is taken as it comes: some servers name a coding that it does not have, such as its character set.
     package var toleratesCompression = false
+    /// Whether such a body could not be unpacked, and is taken as it comes now. Set by the transport.
+    var isTakenAsItComes = false
     /// Whether a redirect to another origin is refused: where the body holds credentials.
     public var staysWithinOrigin = false
     /// Whether the request fails where it, or a redirect, leads to a loopback, link-local or private address, given as such

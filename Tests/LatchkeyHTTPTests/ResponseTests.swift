@@ -81,6 +81,18 @@ struct ResponseTests {
         #expect(server.requests.count == 3)
     }
 
+    /// The server of the redirect is asked once more, the one that it leads to once.
+    @Test func whatARedirectLeadsToIsTakenAsItComesToo() async throws {
+        let target = try LoopbackServer { _ in .response(200, ["Content-Encoding: utf-8"], body: "a key as it is") }
+        let fields = ["Content-Encoding: utf-8", "Location: \(target.url)"]
+        let server = try LoopbackServer { _ in .response(302, fields, body: "it is elsewhere") }
+        var request = HTTPRequest.patient(url: server.url)
+        request.toleratesCompression = true
+        #expect(try await transport.send(request).text == "a key as it is")
+        #expect(server.requests.map { $0.values("accept-encoding") } == [["identity"], ["identity"]])
+        #expect(target.requests.map { $0.values("accept-encoding") } == [["identity"]])
+    }
+
     @Test func aPostSendsEveryByte() async throws {
         let server = try LoopbackServer { _ in .response(body: "taken") }
         let body = (0..<200_000).map { UInt8(truncatingIfNeeded: $0 &* 31) }

@@ -45,6 +45,8 @@ public final class ViewingPermit: Sendable {
 
     /// The session that is there now, for its state and its failure.
     public var session: ViewingSession? { state.withLock(\.current) }
+    /// Whether it was ended for a pause, or is about to be.
+    package var isReleased: Bool { session?.state.isReleased ?? false }
     /// The server's latest token. A secret.
     public var token: SessionToken? { session?.token }
     /// Where license requests have it.
@@ -109,7 +111,7 @@ public final class ViewingPermit: Sendable {
 
     /// Sees to it that there is a session, or one on its way.
     func begin() {
-        var released: ViewingSession?
+        var released: (session: ViewingSession, isPlaying: Bool)?
         let (begun, old) = state.withLock { state -> (ViewingSession?, ViewingSession?) in
             guard !state.isOver else { return (nil, nil) }
             if let current = state.current {
@@ -118,8 +120,8 @@ public final class ViewingPermit: Sendable {
                 case .denied where !state.wasEstablished: break
                 // One that was there and is lost closes the `KeySession` in a moment. Another session would hide that.
                 default:
-                    // Ended for a pause, and something plays again.
-                    if current.state.isReleased, state.isPlaying { released = current }
+                    // Ended for a pause.
+                    if current.state.isReleased { released = (current, state.isPlaying) }
                     return (nil, nil)
                 }
             }
@@ -129,7 +131,11 @@ public final class ViewingPermit: Sendable {
             return (session, state.current)
         }
         old?.stop()
-        released?.startAgain()
+        if let released {
+            // A pipeline may need a key before it plays, as at its start and behind a seek.
+            let (session, isPlaying) = released
+            if isPlaying { session.startAgain() } else { session.startAgainWhenAskedToPlay() }
+        }
         guard let begun else { return }
         begun.observe { [weak self, weak begun] event in
             if let self, let begun { self.receive(event, from: begun) }
@@ -325,7 +331,7 @@ public final class PlaybackUse: Sendable {
     public func setPlaying(_ isPlaying: Bool) { permit.setPlaying(isPlaying, id) }
 
     /// While it does not play, `isAskedToPlay` is asked each time the limit of a pause is over: a start may take longer than that,
-    /// and is no pause. On any thread. The latest counts.
+    /// and is no pause. After that, it is asked while a key is wanted. On any thread. The latest counts.
     package func onPauseLimit(isAskedToPlay: @escaping @Sendable () -> Bool) {
         permit.onPauseLimit(id, isAskedToPlay: isAskedToPlay)
     }

@@ -53,6 +53,8 @@ public final class ViewingSession: Sendable {
         var hasTerminated = false
         /// Asked when the limit of a pause is over.
         var isAskedToPlay: (@Sendable () -> Bool)?
+        /// Whether a task asks that now and then, since a pause has ended the session.
+        var looksForPlay = false
         /// As it was written down last.
         var record: SessionRecord?
         var timer: (deadline: Int64, task: Task<Void, Never>)?
@@ -160,6 +162,35 @@ public final class ViewingSession: Sendable {
     /// Sets a session up again that a long pause has ended.
     package func startAgain() { handle(.start) }
 
+    /// The same as soon as what stands still is about to play. Looks twice a second until then, or until the session is not
+    /// ended for a pause any more. A second call changes nothing.
+    package func startAgainWhenAskedToPlay() {
+        let isFirst = core.withLock { core in
+            defer { core.looksForPlay = true }
+            return !core.looksForPlay
+        }
+        guard isFirst else { return }
+        Task { [clock] in
+            while self.isStillReleased() {
+                let next = clock.now() + Self.lookInterval
+                let isAskedToPlay = self.core.withLock { core -> (@Sendable () -> Bool)? in core.isAskedToPlay }
+                if isAskedToPlay?() == true {
+                    self.handle(.awaitPlay)
+                    self.handle(.start)
+                }
+                guard self.isStillReleased(), (try? await clock.sleep(next)) != nil else { return }
+            }
+        }
+    }
+
+    /// If not, nothing looks any more.
+    private func isStillReleased() -> Bool {
+        core.withLock { core in
+            core.looksForPlay = core.state.isReleased
+            return core.looksForPlay
+        }
+    }
+
     /// Sets the session up in the place of another one, which the server named when it refused this one.
     public func start(terminating conflict: SessionFailure.Conflict) {
         core.withLock { $0.termination = conflict.terminationCode }
@@ -172,7 +203,7 @@ public final class ViewingSession: Sendable {
     public func pause() { handle(.pause) }
 
     /// `body` is asked each time `SessionPolicy.pauseLimit` is over, on a task: whether what stands still is about to play. Then it
-    /// is no pause, and the limit begins anew. The latest counts.
+    /// is no pause, and the limit begins anew. It is also asked for `startAgainWhenAskedToPlay`. The latest counts.
     package func onPauseLimit(isAskedToPlay body: @escaping @Sendable () -> Bool) {
         let old = core.withLock { core in
             defer { core.isAskedToPlay = body }
@@ -242,6 +273,8 @@ public final class ViewingSession: Sendable {
 extension ViewingSession {
     /// How long a setup waits for what is ended before it.
     static let turn: Int64 = 1_000
+    /// The time between two looks whether playback is about to go on.
+    static let lookInterval: Int64 = 500
 
     func write(_ change: SessionState.RecordChange) {
         switch change {
@@ -375,9 +408,9 @@ public struct SessionClock: Sendable {
 }
 
 extension ViewingSession {
-    /// Changes the state under the lock, then acts.
-    func handle(_ event: SessionState.Event) {
-        let now = clock.now()
+    /// Changes the state under the lock, then acts. `time`: when it happened; nil: now.
+    func handle(_ event: SessionState.Event, at time: Int64? = nil) {
+        let now = time ?? clock.now()
         let startsActing = core.withLock { core in
             let action = core.advance(event, now)
             setTimer(&core)
@@ -455,7 +488,8 @@ extension ViewingSession {
             core.state.isPauseOver(at: now) ? core.isAskedToPlay : nil
         }
         if isAskedToPlay?() == true { handle(.awaitPlay) }
-        handle(.tick)
+        // At the same time: a moment later, the limit may be over.
+        handle(.tick, at: now)
     }
 
     // MARK: Requests

@@ -68,6 +68,8 @@ public struct SessionPolicy: Hashable, Sendable {
             \.pauseLimit,
         ]
         for time in times { policy[keyPath: time] = SessionState.clamp(policy[keyPath: time], 0...Self.longestTime) }
+        // A pause that begins anew must not be over at once.
+        policy.pauseLimit = max(policy.pauseLimit, 1)
         policy.interval = SessionState.clamp(interval, Self.intervals)
         policy.missedBeats = SessionState.clamp(missedBeats, Self.missedBeatCounts)
         policy.retryReserve = min(max(retryReserve, 0), 1_000_000)

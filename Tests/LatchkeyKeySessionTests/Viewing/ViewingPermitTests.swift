@@ -526,6 +526,30 @@ struct ViewingPermitTests {
         withExtendedLifetime(use) {}
     }
 
+    /// A pipeline that was paused before its first picture, or that was sought in since, needs a key before it plays.
+    @Test func whoWantsAKeyAndIsAboutToPlayBringsTheSessionBack() async throws {
+        let world = try World()
+        let watcher = Watcher(world.session)
+        let (use, wish) = (try #require(world.session.beginPlayback()), Wish())
+        wish.wantsToPlay.withLock { $0 = false }
+        use.onPauseLimit { wish.wantsToPlay.withLock { $0 } }
+        world.demand()
+        #expect(await watcher.next(where: \.isUsable) != nil)
+        let viewing = try #require(world.session.viewing?.session)
+        let limit = try #require(viewing.state.awaySince) + SessionPolicy().pauseLimit
+        try await world.wait(until: limit)
+        #expect(await watcher.next(where: { if case .withheld(true) = $0 { true } else { false } }) != nil)
+        await viewing.settled()
+        #expect(world.session.viewing?.isReleased == true)
+        wish.wantsToPlay.withLock { $0 = true }
+        world.demand()
+        #expect(await watcher.next(where: { if case .withheld(false) = $0 { true } else { false } }) != nil)
+        #expect(world.session.status(of: Self.keyID).key != nil && viewing.state.awaySince == limit)
+        #expect(world.session.viewing?.isReleased == false)
+        #expect(world.lines.count { $0 == "POST sessions" } == 2)
+        withExtendedLifetime(use) {}
+    }
+
     @Test func theEndOfThePlaybackThatPlayedIsAPauseForTheOthers() async throws {
         let world = try World()
         let watcher = Watcher(world.session)

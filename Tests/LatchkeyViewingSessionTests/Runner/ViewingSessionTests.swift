@@ -141,6 +141,66 @@ struct ViewingSessionTests {
         #expect(session.state.phase == .dormant)
     }
 
+    /// The clock goes on between the look at the limit and what follows.
+    @Test func aStartIsNoPauseIfTheLimitIsOverAMomentLater() async throws {
+        let world = World()
+        let step = Mutex<Int64>(0)
+        let clock = SessionClock(
+            now: {
+                defer { world.clock.advance(by: step.withLock { $0 }) }
+                return world.clock.now
+            }, sleep: { _ in try await Task.sleep(for: .seconds(86_400)) })
+        var configuration = ViewingSession.Configuration(SessionService(url: world.transport.url))
+        configuration.policy.pauseLimit = 1_000
+        let session = ViewingSession(
+            configuration, transport: world.transport, clock: clock, random: SeededGenerator(seed: 1))
+        session.onPauseLimit { true }
+        session.pause()
+        try await world.established(session)
+        let paused = try #require(session.state.awaySince)
+        world.clock.advance(to: paused + 999)
+        step.withLock { $0 = 1 }
+        session.tick()
+        step.withLock { $0 = 0 }
+        #expect(session.state.phase == .active)
+        session.stop()
+        await world.transport.next().respond(204)
+        await session.closed()
+    }
+
+    @Test func whatAPauseHasEndedIsThereAgainForWhatIsAboutToPlay() async throws {
+        let world = World()
+        let session = try world.session { $0.policy.pauseLimit = 1_000 }
+        let isAskedToPlay = Mutex(false)
+        let (asked, ask) = AsyncStream.makeStream(of: Void.self)
+        session.onPauseLimit {
+            ask.yield()
+            return isAskedToPlay.withLock { $0 }
+        }
+        var looks = asked.makeAsyncIterator()
+        session.pause()
+        try await world.established(session)
+        let paused = try #require(session.state.awaySince)
+        world.clock.advance(by: 1_000)
+        await world.transport.next().respond(204)
+        await session.settled()
+        _ = await looks.next()
+        session.startAgainWhenAskedToPlay()
+        session.startAgainWhenAskedToPlay()
+        _ = await looks.next()
+        #expect(session.state.phase == .dormant)
+        isAskedToPlay.withLock { $0 = true }
+        world.clock.advance(by: ViewingSession.lookInterval)
+        let setup = await world.transport.next()
+        #expect(setup.line == "POST /sessions")
+        #expect((session.state.awaySince ?? 0) > paused)
+        setup.respond(201, #"{"token":"t2"}"#)
+        try await session.established()
+        session.stop()
+        await world.transport.next().respond(204)
+        await session.closed()
+    }
+
     @Test(arguments: [true, false]) func aCheckWaitsForTheAnswer(isAnswered: Bool) async throws {
         let world = World()
         let session = try world.session()

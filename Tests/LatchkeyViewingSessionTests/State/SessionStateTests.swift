@@ -401,6 +401,16 @@ struct SessionStateTests {
         #expect(world.state.awaySince == nil)
     }
 
+    @Test func aPauseThatBeginsAnewIsNotOverAtOnce() throws {
+        var policy = SessionPolicy()
+        policy.pauseLimit = 0
+        var world = try Self.active(policy)
+        try world.handle(.pause)
+        try world.handle(.awaitPlay)
+        try world.handle(.tick)
+        #expect(world.state.phase == .active)
+    }
+
     @Test func whatPlaysInTheBackgroundKeepsTheSession() throws {
         var world = try Self.active()
         try world.handle(.background)

@@ -532,6 +532,29 @@ def slow_start(kind):
         demand(scene.metric("session_setups_total") == 1 and scene.metric("sessions_active") == 1, f"{metrics}")
 
 
+def sought(kind, key_timeout=None):
+    """The session was ended for a long pause, and the application seeks. When it plays on, the pipeline needs a key before it
+    plays: the session is set up again for that. With `key_timeout`, in ms, the pause lasts longer than a key may take."""
+    with Scene(settings="pause-limit=1\n") as scene:
+        player = scene.player(kind, paced=True)
+        if key_timeout:
+            session_element(player, kind).set_property("key-timeout", key_timeout)
+        player.play()
+        wait_for_frames(player, 10, more=scene.server.session_metrics)
+        player.pipeline.set_state(Gst.State.PAUSED)
+        scene.wait("sessions_active", 0, "the pause does not end the session")
+        setups = scene.metric("session_setups_total")
+        flags = Gst.SeekFlags.FLUSH | Gst.SeekFlags.KEY_UNIT
+        demand(player.pipeline.seek_simple(Gst.Format.TIME, flags, 0), "the seek was refused")
+        if key_timeout:
+            error = player.next_message(lambda message: message.type == Gst.MessageType.ERROR, 1.1 * key_timeout / 1000)
+            demand(error is None, error and pipelines.describe(error))
+        shown = len(player.frames.arrivals)
+        player.play()
+        wait_for_frames(player, shown + 10, more=scene.server.session_metrics)
+        demand(scene.metric("session_setups_total") == setups + 1, f"{scene.server.session_metrics()}")
+
+
 def withheld(kind):
     """The session was ended for a long pause. When playback goes on, what was decrypted before waits until the session is
     there again; then nothing of it is lost."""
@@ -664,6 +687,7 @@ ALL = {
     "background": background,
     **{f"background-plays/{kind}": lambda k=kind: background_plays(k) for kind in WITH_SMOOTH},
     **{f"slow-start/{kind}": lambda k=kind: slow_start(k) for kind in ("file", "dash", "hls")},
+    "sought/file": lambda: sought("file"),
     **{f"withheld/{kind}": lambda k=kind: withheld(k) for kind in ("dash", "hls", "smooth")},
     **{f"standstill/{how}": lambda h=how: standstill(h) for how in ("sleep", "stop", "overtaken")},
     "bad-settings": bad_settings,
@@ -672,6 +696,7 @@ ALL = {
 # Each waits for a heartbeat or for the end of a lease, so that all of them take half a minute: with --everywhere, and where they
 # are named.
 LONG = {
+    "sought-late/file": lambda: sought("file", 3000),
     **{f"server-ends/{kind}": lambda k=kind: server_ends(k) for kind in OTHERS},
     **{f"ignoring/{kind}": lambda k=kind: ignoring(k) for kind in OTHERS},
     **{f"stop-oldest/{kind}": lambda k=kind: stop_oldest(k) for kind in WITH_SMOOTH if kind != "dash"},

@@ -72,9 +72,12 @@ struct PresentationFailure: Error, Sendable {
         if case .status(let status) = cause { status == 404 || status == 410 } else { false }
     }
 
-    /// The origin does not give it to this client, or has nothing of that name. Not that it has no time (408, 425, 429).
+    /// The origin has no time for it now.
+    var isBusy: Bool { if case .status(let status) = cause { [408, 425, 429].contains(status) } else { false } }
+
+    /// The origin does not give it to this client, or has nothing of that name. Not that it has no time.
     var isRefusal: Bool {
-        if case .status(let status) = cause { 400...499 ~= status && ![408, 425, 429].contains(status) } else { false }
+        if case .status(let status) = cause { 400...499 ~= status && !isBusy } else { false }
     }
 
     func post(on element: ElementReference) {

@@ -53,7 +53,7 @@ struct StopMoments: Sendable {
         now &- start >= (threads.isEmpty ? Self.startTime : Self.startLimit) || !threads.isEmpty && threads.areAsleep
     }
 
-    /// Whether its threads sleep, as far as that can be told. A stop does not wait for that long.
+    /// Whether its threads sleep, as far as that can be told, or the stop has waited for that for 50 ms.
     func isIdle(at now: UInt64, sinceStopAt stop: UInt64) -> Bool {
         threads.isEmpty || now &- stop >= Self.workLimit || threads.areAsleep
     }
@@ -93,8 +93,9 @@ extension AdaptiveBin {
     /// listen. It also does if its output thread makes outputs: that thread lets go of its lock to tell of them, and then waits
     /// for media without another look at whether it is to stop.
     ///
-    /// Workaround (GStreamer <1.24): it crashes later if the thread for downloads has not taken a request yet that it was given:
-    /// that keeps a stream, which is freed behind its elements.
+    /// Workaround (GStreamer <1.26): it crashes later if the thread for downloads has not taken a request yet that it was given:
+    /// that keeps a stream, which is freed behind its elements. Of 1.22, 1.26 and 1.28, that was seen on 1.22 alone. Versions
+    /// between are not tested, and each one is waited for.
     private func waitForChildThreads() {
         let stop = MonotonicTime.now
         while true {

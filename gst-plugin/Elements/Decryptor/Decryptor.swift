@@ -671,7 +671,7 @@ extension Decryptor {
 
     struct KeyWait {
         let keyID: KeyID?
-        let startedAt: UInt64
+        var startedAt: UInt64
         var seenEvents: UInt64?
         var hasWarned = false
         var hasLookedLast = false
@@ -708,6 +708,8 @@ extension Decryptor {
                 monitor.lock()
                 continue
             }
+            // The viewing session was ended for a pause: there is no key before that is over, however long it lasts.
+            if stream.keys?.sources.isReleased == true { wait.startedAt = MonotonicTime.now }
             let waited = MonotonicTime.now &- wait.startedAt
             var pause = Self.pollInterval
             if let sources = stream.keys?.sources, let limit = isUntaken ? sources.untakenTimeout : sources.timeout {

@@ -123,6 +123,9 @@ final class KeySources: Sendable {
 
     var hasViewingSession: Bool { playback != nil }
 
+    /// Whether the viewing session was ended for a pause.
+    var isReleased: Bool { session.viewing?.isReleased ?? false }
+
     deinit { session.endUse(by: observer) }
 
     /// The stream's caps name this system.

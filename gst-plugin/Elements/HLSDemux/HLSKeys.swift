@@ -348,7 +348,7 @@ extension HLSKeys {
 /// Fetches keys of the KEYFORMAT `identity`: the 16 bytes at the key's own URI (RFC 8216, 4.3.2.4). Asked after all other
 /// loaders, so that an application can answer such requests too. An error of the server, or a connection that fails, may pass:
 /// then it asks again, up to three times. A refusal is final. Tracks may have KIDs of their own beside one URI: it is asked for
-/// once for all of them.
+/// once for all of them, unless the server is busy (408, 425, 429).
 final class IdentityKeyLoader: ResourceLoader {
     /// Before it asks again.
     static let pauses: [Duration] = [.milliseconds(250), .milliseconds(500), .seconds(1)]
@@ -436,8 +436,8 @@ final class IdentityKeyLoader: ResourceLoader {
                 for request in end(uri) { request.finishLoading(with: .key(key)) }
             } catch {
                 let failure = Self.keyError(error)
-                // A server that has no time (429) may have some for the next.
-                let isFinal = error.isAnswer ? error.isRefusal : !error.mayPass
+                // A server that is busy may have time for the next.
+                let isFinal = !error.mayPass && !error.isBusy
                 let refusal = isFinal ? Refusal(error: failure, origin: request.origin, keyIDs: []) : nil
                 for request in end(uri, refusal) { request.finishLoading(with: failure) }
             }

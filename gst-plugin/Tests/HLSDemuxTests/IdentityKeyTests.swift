@@ -128,6 +128,25 @@ struct IdentityKeyTests {
         }
     }
 
+    /// It counts as a refusal: the server has time, and brings no key.
+    @Test(arguments: [Answer.status(204), .status(300), .shortKey])
+    func anAnswerWithoutAKeyIsThatOfTheURI(_ answer: Answer) async throws {
+        let (server, time, session) = (Server([answer, .key]), Time(), KeySession())
+        let origin = HLSOrigin(transport: server)
+        let loader = IdentityKeyLoader(
+            origin: origin, timeout: .seconds(10), now: { time.now }, sleep: { time.sleep($0) })
+        session.addLoader(loader)
+        defer { withExtendedLifetime(origin) { session.removeLoader(loader) } }
+        let keys = HLSKeys(session: session, timeout: .seconds(240))
+        for number in [1, 2] as [UInt64] {
+            let keyID = keys.keyID(of: Self.key, mediaKeyID: KeyID(high: 7, low: number))
+            keys.demand(Self.key, as: keyID)
+            await Self.answers(to: [keyID], in: session)
+            #expect(!session.isAtHand(keyID))
+        }
+        #expect(server.asked == 1)
+    }
+
     /// One request brings the answer for both, also if the second comes behind it. Another playback asks anew, for a key that was
     /// refused or for another one.
     @Test(arguments: [(0, 1), (9, 3)] as [(UInt64, UInt64)])

@@ -46,6 +46,10 @@ import Testing
         moments.didTellOfOutputs(on: .current, at: 0)
         #expect(moments.makesOutputs(at: 49 * Self.millisecond))
         #expect(!moments.makesOutputs(at: 50 * Self.millisecond))
+        // One that has ended has nothing to do either.
+        moments.didTellOfOutputs(on: KernelThreads([.max]), at: 100 * Self.millisecond)
+        #expect(moments.makesOutputs(at: 101 * Self.millisecond))
+        #expect(!moments.makesOutputs(at: 103 * Self.millisecond))
     }
 
     @Test func threadsThatCannotBeSeenGetSomeTime() {
