@@ -87,7 +87,8 @@ struct MediaKeyIDTests {
     }
 
     /// The account or the device has no right to the key, whatever its KID is.
-    @Test(arguments: [(401, 1), (403, 1), (404, 2)]) func whatIsNotAllowedIsAskedForOnce(status: Int, times: Int) async {
+    @Test(arguments: [(401, 1), (403, 1), (404, 2)])
+    func whatIsNotAllowedIsAskedForOnce(status: Int, times: Int) async {
         let transport = FakeTransport { request, _ throws(HTTPError) in
             HTTPResponse(status: status, body: [], url: request.url)
         }
