@@ -157,7 +157,8 @@ public final class KeyLoadingRequest: Sendable, Identifiable {
     /// `missingKeyIDs`, for loaders that say them to the answering party: a refusal is then about these.
     func sayMissingKeyIDs() -> [KeyID] { session?.sayMissingKeyIDs(ofRequest: id) ?? [] }
 
-    /// For loaders that ask by what the playlist has for the key, whatever the KID is that stands for it.
+    /// For loaders that ask by what the playlist has for the key, whatever the KID is that stands for it, and for those whose
+    /// server refuses the key whatever its KID is.
     func noteSaysNoKeyID() { session?.noteSaysNoKeyID(ofRequest: id) }
 
     /// For loaders that have asked for each of the keys alone, or would ask the same again: after a refusal, no one asks for one

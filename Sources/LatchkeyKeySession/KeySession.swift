@@ -164,7 +164,8 @@ public final class KeySession: Sendable {
     /// and stands for no other URI; a KID that stood for the URI before passes its key or its request on to it, and
     /// answers as it does from then on. A failure is not passed on: the key may be asked for again, and where the request is
     /// refused later that was made before the media's KID was known, it is made once more. Else the KID is a random one. A
-    /// refusal of a request that tells the server no KID stands in any case.
+    /// refusal of a request that tells the server no KID stands in any case, and so does the status 401 or 403 of a FairPlay-style
+    /// key server.
     public func keyID(forURI uri: String, mediaKeyID: KeyID? = nil) -> KeyID {
         let (keyID, requests) = perform { core -> (KeySessionState.Action, (KeyID, [KeyLoadingRequest])) in
             let answer = core.names.keyID(forURI: uri, mediaKeyID: mediaKeyID) {

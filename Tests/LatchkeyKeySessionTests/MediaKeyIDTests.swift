@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
+import LatchkeyHTTP
 import LatchkeyTestAuthorities
 import LatchkeyKeySystems
 import LatchkeyProtection
@@ -31,7 +32,7 @@ struct MediaKeyIDTests {
     }
 
     private func session(
-        _ provider: (any KeyPayloadProvider)? = nil, server: FairPlayServer? = nil
+        _ provider: (any KeyPayloadProvider)? = nil, server: (any HTTPTransport)? = nil
     ) -> (KeySession, Watcher) {
         var configuration = KeySessionConfiguration()
         configuration.keyPayloadProvider = provider ?? authority.provider
@@ -83,6 +84,38 @@ struct MediaKeyIDTests {
         #expect(session.status(of: keyID(5)).error?.description.contains("-42584") == true)
         #expect(watcher.summaries == ["requested 1", "failed 1: server status"])
         #expect(server.mediaKeyIDs == [nil])
+    }
+
+    /// The account or the device has no right to the key, whatever its KID is.
+    @Test(arguments: [(401, 1), (403, 1), (404, 2)])
+    func whatIsNotAllowedIsAskedForOnce(status: Int, times: Int) async {
+        let transport = FakeTransport { request, _ throws(HTTPError) in
+            HTTPResponse(status: status, body: [], url: request.url)
+        }
+        let (session, watcher) = session(server: transport)
+        _ = demand(session)
+        _ = await watcher.next(where: \.isFailed)
+        #expect(demand(session, keyID(5)) == keyID(5))
+        if times > 1 { _ = await watcher.next(where: \.isFailed) }
+        #expect(session.status(of: keyID(5)).error?.isSameKind(as: .serverStatus("")) == true)
+        #expect(transport.requests.count == times)
+    }
+
+    @Test func whatIsNotAllowedIsAskedForOnceAlsoIfTheMediaSaysItsKeyIDMeanwhile() async {
+        let (asked, answer) = (Signal<Bool>(), Signal<Bool>())
+        let transport = FakeTransport { request, _ throws(HTTPError) in
+            asked.send(true)
+            _ = await answer.wait()
+            return HTTPResponse(status: 403, body: [], url: request.url)
+        }
+        let (session, watcher) = session(server: transport)
+        _ = demand(session)
+        _ = await asked.wait()
+        #expect(demand(session, keyID(5)) == keyID(5))
+        answer.send(true)
+        _ = await watcher.next { $0.isUsable || $0.isFailed }
+        #expect(watcher.summaries == ["requested 1", "failed 1: server status"])
+        #expect(transport.requests.count == 1)
     }
 
     /// Begins a request, has the media say KID 5 while the server thinks, and lets the server answer.

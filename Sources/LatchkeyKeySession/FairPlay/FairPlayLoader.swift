@@ -195,6 +195,8 @@ public final class FairPlayLoader: StoredKeyLoader {
             return message
         }
         guard 200..<300 ~= response.status else {
+            // What is not allowed is so under each KID that media may say later.
+            if response.status == 401 || response.status == 403 { request.noteSaysNoKeyID() }
             let refusal = response.refusal(of: sent, hiding: Array(service.parameters.values))
             throw .serverStatus(refusal + (service.advice.map { "; \($0)" } ?? ""))
         }

@@ -214,9 +214,12 @@ public final class ViewingPermit: Sendable {
     /// Whether the URL is that of an MP4 or PIFF file on this device. A manifest on disk may name media on servers: what reads
     /// it tells (`KeyPlayback.note(playsFiles:)`).
     package static func isFile(_ url: String) -> Bool {
+        let endings = [
+            ".mp4", ".m4v", ".m4a", ".m4s", ".mov", ".qt", ".3gp", ".cmfv", ".cmfa", ".ismv", ".isma",
+        ]
         let path = url.prefix { $0 != "?" && $0 != "#" }.lowercased()
         return URIReference(url).scheme?.lowercased() == "file"
-            && [".mp4", ".m4v", ".m4a", ".mov", ".ismv", ".isma"].contains(where: path.hasSuffix)
+            && endings.contains(where: path.hasSuffix)
     }
 
     /// The last one to go ends the session.

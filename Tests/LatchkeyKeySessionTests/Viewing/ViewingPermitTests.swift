@@ -248,7 +248,10 @@ struct ViewingPermitTests {
     }
 
     @Test func filesAreThoseOfMP4AndPIFF() {
-        for url in ["file:///a/b.mp4", "FILE:///b.ISMV", "file:///c.mp4?x"] { #expect(ViewingPermit.isFile(url)) }
+        for url in [
+            "file:///a/b.mp4", "FILE:///b.ISMV", "file:///c.mp4?x", "file:///a/v.m4s", "file:///a.3GP",
+            "file:///a/b.cmfv",
+        ] { #expect(ViewingPermit.isFile(url)) }
         for url in ["http://a/b.mp4", "file:///a.mpd", "file:///a.m3u8", "/a/b.mp4", "file:///a/mp4", ""] {
             #expect(!ViewingPermit.isFile(url))
         }

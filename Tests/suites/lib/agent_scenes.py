@@ -246,6 +246,24 @@ def wrong_key_in_decoder():
         demand(events(run, "playback should be aborted"), f"{run.values('event')}")
 
 
+def wrong_key_of_hls():
+    """A FairPlay-style key server has a wrong key for SAMPLE-AES: the frames of AC-3 tell."""
+    from reference_server import ReferenceServer
+
+    case = corpus.case("hls-ts-sampleaes-skd-ac3")
+    parts = [line.split() for line in case.key_server_file.splitlines()]
+    lines = "".join(f"{name} {'5a' * 16} {vector}\n" for name, _key, vector in parts)
+    with children.Folder() as folder:
+        with ReferenceServer(lines, case.folder, os.path.join(folder.path, "authority")) as server:
+            os.environ["LATCHKEY_CONFIG"] = folder.write("latchkey.conf", server.fairplay_configuration())
+            address = f"{server.url}/media/master.m3u8"
+            told = events(play("--yes", address).demand(1), "playback should be aborted")
+            demand(any("a wrong one" in text for text in told), f"nothing is said of a wrong key: {told}")
+            run = play("--yes", address, program=("latchkey", "play"))
+            demand(run.status == 1, f"latchkey play ends with {run.status}: {run.lines[-5:]}")
+            demand(any("playback should be aborted" in line for line in run.lines), f"{run.lines[-5:]}")
+
+
 def hls():
     """`skd://` keys from a FairPlay-style key server."""
     from reference_server import ReferenceServer
@@ -738,6 +756,7 @@ ALL = {
     "smooth": smooth, "files": files, "clear": clear, "hls": hls,
     **{f"wrong-keys/{kind}": functools.partial(wrong_keys, *what) for kind, what in WRONG_KEYS.items()},
     "wrong-keys/one-of-two": wrong_key_of_two, "wrong-keys/decoder": wrong_key_in_decoder,
+    "wrong-keys/hls": wrong_key_of_hls,
     "reset": reset, "sample-list": sample_list, "own-pipeline": own_pipeline,
     "preferred-system": preferred_system, "held": held,
     **{f"refused-once/{kind}-{how}": lambda n=name, f=file, h=how: refused_once(n, f, h)

@@ -25,7 +25,7 @@ class Case:
 
     def __init__(self, kind, answer, settings="", key_url=KEY, names_kid=False, padding=media.pkcs7):
         """`names_kid`: the playlist names the KID beside a skd URI. Without that, a request may be made before the media has
-        said its KID, and once more when it has. `padding`: that of whole segments."""
+        said its KID, and once more when it has, unless the server forbade it. `padding`: that of whole segments."""
         self.kind = kind
         stream = media.Fragmented("video") if kind in ("skd", "whole-mp4") else media.TransportStream()
         key = media.key_of(kind)
@@ -176,12 +176,12 @@ def told_once(case, player, word):
     demand(told == 1, f"{told} errors say “{word}”: {errors}")
 
 
-def fails(answer, words, settings="", code=Gst.StreamError.DECRYPT_NOKEY, is_final=False):
+def fails(answer, words, settings="", code=Gst.StreamError.DECRYPT_NOKEY, is_final=False, names_kid=True):
     """The answer to every request for the key is this; the presentation ends with an error that says the words. `is_final`:
-    to ask again changes nothing."""
+    to ask again changes nothing. `names_kid`: see `Case`, where that is so."""
 
     def behavior(kind):
-        case = Case(kind, answer, settings, names_kid=is_final)
+        case = Case(kind, answer, settings, names_kid=is_final and names_kid)
         with case:
             player = case.play()
             wanted = words[kind] if isinstance(words, dict) else words
@@ -290,6 +290,8 @@ BEHAVIOURS = {
     "key-never": (never, KINDS),
     "key-down": (down, KINDS),
     "key-refused": (fails(lambda *_: 403, ("403",), is_final=True), KINDS),
+    # What is not allowed is so whatever KID the media says later.
+    "key-refused-unnamed": (fails(lambda *_: 403, ("403",), is_final=True, names_kid=False), ("skd",)),
     "key-breaks-off": (fails(lambda *_: None, ("network",)), KINDS),
     "key-garbage": (fails(lambda *_: GARBAGE, SIZES), KINDS),
     "key-page": (fails(lambda *_: PAGE, SIZES), KINDS),

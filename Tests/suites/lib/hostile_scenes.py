@@ -11,7 +11,7 @@ import pipelines
 import versions
 from behavior_scenes import demand
 from bounds import Processors
-from hls_origin import Origin
+from hls_origin import Answer, Origin
 from pipelines import Gst
 
 # In seconds, from the last picture or sound, or from the start.
@@ -20,6 +20,8 @@ LIMIT = 10.0
 START = 2.0
 # What is given again and again without an end.
 WHOLE = 60.0
+# In front of the name of a file: it comes from a server that takes byte ranges.
+OVER_HTTP = "http/"
 # Names another seed, to look for more.
 SEED = "LATCHKEY_HOSTILE_SEED"
 # Of files that look clear, so that nothing of Latchkey takes part. playbin3 loses the error of a demuxer that fails while it
@@ -42,7 +44,7 @@ USUAL = (
 
 def play(made):
     """Plays the input to its end, and says what is wrong with that."""
-    with children.Folder() as folder, Origin(made.files) as origin, Processors() as processors:
+    with children.Folder() as folder, Origin(served(made)) as origin, Processors() as processors:
         with open(os.environ["LATCHKEY_CONFIG"], "w") as configuration:
             configuration.write(f"[latchkey]\nkeys-file={folder.write('keys.txt', made.keys_file)}\n")
         player = pipelines.Player(address_of(made, folder, origin))
@@ -59,8 +61,15 @@ def play(made):
             player.stop()
 
 
+def served(made):
+    """What the origin has. A whole file is sought in if the server says that it takes ranges."""
+    if not made.is_file:
+        return made.files
+    return {path: Answer(200, data, Accept_Ranges="bytes") for path, data in made.files.items()}
+
+
 def address_of(made, folder, origin):
-    if made.is_file:
+    if made.is_file and not made.is_over_http:
         return Gst.filename_to_uri(folder.write(made.entry, made.files[made.entry]))
     return f"{origin.url}/{made.entry}"
 
@@ -97,7 +106,9 @@ def judge(player, end, made):
 
 
 def seeded(name):
-    return hostile_inputs.Input(name, int(os.environ.get(SEED) or hostile_inputs.SEED))
+    made = hostile_inputs.Input(name.removeprefix(OVER_HTTP), int(os.environ.get(SEED) or hostile_inputs.SEED))
+    made.is_over_http = name.startswith(OVER_HTTP)
+    return made
 
 
 def check(name):
@@ -126,4 +137,6 @@ STOCK = {
     "--without-latchkey": lambda name: without_latchkey(seeded(name)),
     "--called-clear": lambda name: without_latchkey(called_clear(seeded(name))),
 }
-ALL = {"same": is_same, **{name: check(name) for name in hostile_inputs.names()}}
+NAMES = hostile_inputs.names()
+ALL = {"same": is_same, **{name: check(name) for name in NAMES},
+       **{OVER_HTTP + name: check(OVER_HTTP + name) for name in NAMES if name.startswith(("mp4/", "piff/"))}}

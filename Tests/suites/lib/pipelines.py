@@ -59,9 +59,19 @@ def passes_all(probe):
     return passing
 
 
+# What handlers failed with, until the result of a check has it.
+_untold = []
+
+
+def take_failures():
+    """Why handlers of watched pipelines failed since the last call, in one line; None if none did."""
+    found = [_untold.pop(0) for _ in range(len(_untold))]
+    return "; ".join(f"a handler failed: {failure.strip()}".replace("\n", " | ") for failure in found)[:1500] or None
+
+
 def keeps_failure(handler):
-    """A handler of a signal, for `Watched`, that keeps what it fails with. The bindings only print that, and what it was to watch
-    looks as if it was not there."""
+    """A handler of a signal, for `Watched`, that keeps what it fails with, and so fails the check (`children.tell`). The bindings
+    only print that, and what it was to watch looks as if it was not there."""
 
     @functools.wraps(handler)
     def keeping(watched, *arguments):
@@ -69,6 +79,7 @@ def keeps_failure(handler):
             handler(watched, *arguments)
         except Exception:
             watched.failures.append(traceback.format_exc(limit=-3))
+            _untold.append(watched.failures[-1])
             raise
 
     return keeping

@@ -25,12 +25,12 @@ ENDED = 'sessions_ended_total{reason="%s"}'
 KINDS = ("file", "whole", "dash", "hls")
 # Smooth Streaming has to be encoded, which takes a while.
 WITH_SMOOTH = (*KINDS, "smooth")
-# More of what decrypts: transport streams with SAMPLE-AES and with AES-128, WebM by DASH and as a file in playbin3, and the old
-# DASH demuxer, under playbin.
-OTHERS = ("hls-ts", "hls-aes-128", "webm-dash", "webm", "legacy")
+# More of what decrypts: transport streams with SAMPLE-AES and with AES-128, WebM by DASH and as a file in playbin3, the old DASH
+# demuxer, under playbin, and MP4 over HTTP in playbin3.
+OTHERS = ("hls-ts", "hls-aes-128", "webm-dash", "webm", "legacy", "mp4")
 NAMES = {
     "hls": "master.m3u8", "dash": "stream.mpd", "legacy": "stream.mpd", "smooth": "movie/movie.ismc", "webm-dash": "webm.mpd",
-    "hls-ts": "ts.m3u8", "hls-aes-128": "aes-128.m3u8",
+    "hls-ts": "ts.m3u8", "hls-aes-128": "aes-128.m3u8", "mp4": "movie.mp4",
 }
 
 

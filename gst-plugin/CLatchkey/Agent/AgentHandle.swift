@@ -7,7 +7,7 @@ import Synchronization
 /// A `LatchkeyAgent`: an agent with what C began on it, which ends with the last reference.
 final class AgentHandle: OpaqueReference, Sendable {
     let agent: Agent
-    private let calls = Mutex<Set<UInt64>>([])
+    private let calls = Mutex<(ids: Set<UInt64>, areOver: Bool)>(([], false))
     private let listeners = Listeners()
 
     init(_ agent: Agent) { self.agent = agent }
@@ -23,20 +23,27 @@ final class AgentHandle: OpaqueReference, Sendable {
     // MARK: Calls
 
     private func cancelCalls() {
-        for id in calls.withLock(\.self) { _ = Calls.cancel(id) }
+        let ids = calls.withLock { calls in
+            // A delegate that hears of it may begin others.
+            calls.areOver = true
+            return calls.ids
+        }
+        for id in ids { _ = Calls.cancel(id) }
     }
 
-    /// Asks the agent, and gives `finish` what comes. The call's number.
+    /// Asks the agent, and gives `finish` what comes. The call's number. Behind `close`, it is cancelled at once.
     func begin<Value: Sendable>(
         _ userData: UserData, _ body: @escaping @Sendable (Agent) async throws(AgentError) -> Value,
         _ finish: @escaping @Sendable (Value?, AgentErrorHandle?) -> Void
     ) -> UInt64 {
         let id = Calls.begin(userData, { [agent] () throws(AgentError) in try await body(agent) }, finish)
-        calls.withLock { calls in
+        let isOver = calls.withLock { calls in
             // What has ended is not kept.
-            calls = calls.filter(Calls.isUnderWay)
-            calls.insert(id)
+            calls.ids = calls.ids.filter(Calls.isUnderWay)
+            calls.ids.insert(id)
+            return calls.areOver
         }
+        if isOver { _ = Calls.cancel(id) }
         return id
     }
 

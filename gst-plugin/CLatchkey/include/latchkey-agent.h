@@ -216,8 +216,9 @@ void latchkey_agent_unref (LatchkeyAgent *agent);
  * @agent: (nullable): an agent
  *
  * Ends the agent before its last reference goes: its keys are closed, a playback that is under way ends with an error,
- * and calls that are under way are cancelled. Listeners end when the viewing session was ended, or could not be, which
- * is an event: after two seconds at most. Their `destroy` comes then. Keep a reference until then. Again does nothing.
+ * and calls that are under way or begin later are cancelled. Listeners end when the viewing session was ended, or could
+ * not be, which is an event: after two seconds at most. Their `destroy` comes then. Keep a reference until then. Again
+ * does nothing.
  */
 void latchkey_agent_close (LatchkeyAgent *agent);
 

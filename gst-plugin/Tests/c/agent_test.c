@@ -305,14 +305,14 @@ test_unref (void)
   g_free (url);
 }
 
-/* The reference stays: calls and listeners end, later listeners at once. */
+/* The reference stays: calls and listeners end, later ones at once. */
 static void
 test_close (void)
 {
   gchar *url;
   int server = silent_server (&url);
   LatchkeyAgent *agent = agent_new (url);
-  Seen *info = seen_new (), *listener = seen_new (), *later = seen_new ();
+  Seen *info = seen_new (), *listener = seen_new (), *later = seen_new (), *call = seen_new ();
 
   latchkey_agent_close (NULL);
   latchkey_agent_add_listener (agent, heard, listener, watch_destroyed);
@@ -326,6 +326,11 @@ test_close (void)
   latchkey_agent_error_unref (info->error);
   g_assert_cmpuint (latchkey_agent_add_listener (agent, heard, later, watch_destroyed), !=, 0);
   watch_wait_for_end (later);
+  g_assert_cmpuint (latchkey_agent_get_content_info (agent, got_info, call, watch_destroyed), !=, 0);
+  watch_wait_for_end (call);
+  g_assert_cmpuint (call->watch.called, ==, 1);
+  g_assert_cmpint (latchkey_agent_error_get_code (call->error), ==, LATCHKEY_AGENT_ERROR_CANCELLED);
+  latchkey_agent_error_unref (call->error);
   g_ptr_array_foreach (listener->events, (GFunc) (void (*) (void)) latchkey_agent_event_unref, NULL);
   latchkey_agent_unref (agent);
   close (server);
