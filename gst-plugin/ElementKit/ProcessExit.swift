@@ -28,7 +28,13 @@ private func stopPluginLoads() {
 
 private func holdPluginLookups(_ registry: UnsafeMutableRawPointer?) -> UnsafeMutableRawPointer? {
     ek_object_lock(registry)
-    // A thread that has just looked a plug-in up opens its file. Then glibc's own lock tells when that is done.
+    // A thread that has just looked a plug-in up opens its file, as soon as it has a processor. Then glibc's own lock tells when
+    // that is done.
+    var loads = PendingLoads(PendingLoads.others())
+    for _ in 0..<200 {
+        guard loads.remain(PendingLoads.others()) else { break }
+        usleep(1_000)
+    }
     usleep(5_000)
     if let program = dlopen(nil, RTLD_LAZY) { dlclose(program) }
     isHeld.store(true, ordering: .releasing)

@@ -17,7 +17,8 @@ import playready_media
 import versions
 from behavior_scenes import Wrong, demand  # noqa: F401
 from bounds import PATIENCE, Processors
-from hls_origin import Origin, Paced
+from hls_origin import Halves, Origin, Paced
+from hls_scenes import first_pad
 from pipelines import Gst
 
 COUNT = 6
@@ -320,18 +321,33 @@ def slow(make, frames, name):
     return behavior
 
 
+def last_segments(files):
+    """The name of the last segment of each stream."""
+    last = {}
+    for name in files:
+        found = re.search(r"([va])_(\d+)\.m4s$|Fragments\((\w+)=(\d+)\)$", name)
+        if found:
+            kind, place = found[1] or found[3], int(found[2] or found[4])
+            # The first fragment of sound begins before 0, and its number wraps around.
+            if place < 1 << 63:
+                last[kind] = max(last.get(kind, (-1, "")), (place, name))
+    return [name for _place, name in last.values()]
+
+
 def pause(make, frames):
-    """The player is paused for longer than the limit after its preroll."""
+    """The player is paused for longer than the limit after its preroll. It has its first pad before it has the last segments
+    (see `Halves`)."""
 
     def behavior():
-        with Scene(make()) as scene:
+        files = make()
+        with Scene(files) as scene:
             player = scene.player
+            pad = first_pad(player)
+            for name in last_segments(files):
+                scene.origin.files[name] = Halves(files[name], pad)
             player.pipeline.set_state(Gst.State.PAUSED)
-            types = (Gst.MessageType.ASYNC_DONE, Gst.MessageType.ERROR, Gst.MessageType.EOS)
-            message = player.next_message(lambda message: message.type in types, 20.0)
-            if message is None or message.type != Gst.MessageType.ASYNC_DONE:
-                said = message and message.get_structure() and message.get_structure().to_string()
-                raise Wrong(f"no preroll: {said or 'nothing'}; {scene.origin.paths()[-8:]}; {player.what_waits()[:2000]}")
+            why = player.until_preroll()
+            demand(why is None, f"{why}; {scene.origin.paths()[-8:]}")
             end = player.until_end(STILL)
             demand(str(end).startswith("no end after"), f"it ended in the pause: {end}")
             player.play()

@@ -329,6 +329,8 @@ class Fault:
 
 
 NO_END = "no end"
+# GLib begins a warning with the name of the program and its process: "(player:10): GStreamer-WARNING **: …".
+PROGRAM = re.compile(r"^(\*\* )?\([^()]*:\d+\): ")
 # GStreamer takes a crash for one of a plug-in that another thread loads at that moment. It leaves no stack, and a status.
 CRASH_IN_A_LOAD = "segmentation fault while loading plugin"
 
@@ -352,8 +354,8 @@ def fault_of(child):
     # Before a SIGSEGV, anything may have been said.
     if "SIGSEGV" not in child.ending:
         said = CRASH.split(child.errors)[0].strip().splitlines()[-1:]
-        # Without addresses, processes, times and numbers of elements.
-        kind += [re.sub(r"0x[0-9a-f]+|\d+", "N", line) for line in said]
+        # Without programs, addresses, times and numbers of elements.
+        kind += [re.sub(r"0x[0-9a-f]+|\d+", "N", PROGRAM.sub("", line)) for line in said]
     return Fault(words, " ".join(kind))
 
 

@@ -37,8 +37,8 @@ def pause():
     with content.scene as scene:
         player = player_of(scene, scene.origin.files)
         player.pipeline.set_state(Gst.State.PAUSED)
-        preroll = player.next_message(lambda message: message.type == Gst.MessageType.ASYNC_DONE, 20.0)
-        demand(preroll is not None, "no preroll")
+        why = player.until_preroll()
+        demand(why is None, why)
         end = player.until_end(STILL)
         demand(str(end).startswith("no end after"), f"it ended in the pause: {end}")
         player.play()
@@ -57,9 +57,8 @@ def slow_segment(number):
             player = player_of(scene, scene.origin.files)
             player.pipeline.set_state(Gst.State.PAUSED if number == 0 else Gst.State.PLAYING)
             if number == 0:
-                preroll = player.next_message(
-                    lambda message: message.type in (Gst.MessageType.ASYNC_DONE, Gst.MessageType.ERROR), 30.0)
-                demand(preroll is not None and preroll.type == Gst.MessageType.ASYNC_DONE, "no preroll")
+                why = player.until_preroll()
+                demand(why is None, why)
                 player.play()
             plays_all(content, player)
 

@@ -24,6 +24,7 @@ BUFFER_LIST = Gst.PadProbeType.BUFFER_LIST
 DOWNSTREAM_EVENT = Gst.PadProbeType.EVENT_DOWNSTREAM
 END_OF_STREAM = Gst.EventType.EOS
 HEADER = Gst.BufferFlags.HEADER
+KINDS = {"video": Gst.StreamType.VIDEO, "audio": Gst.StreamType.AUDIO, "text": Gst.StreamType.TEXT}
 
 ENCRYPTED = ("application/x-cenc", "application/x-cbcs", "application/x-webm-enc")
 DEMUXERS = ("qtdemux", "matroskademux")
@@ -142,7 +143,7 @@ class Watched:
     @keeps_failure
     def _element_added(self, _pipeline, _bin, element):
         name = factory_name(element)
-        if name in ("dashdemux2", "latchkeyhlsdemux"):
+        if name in ("dashdemux2", "mssdemux2", "latchkeyhlsdemux"):
             self.adaptive_demuxer = element
             if self.on_demuxer:
                 self.on_demuxer()
@@ -259,13 +260,25 @@ class Watched:
                     told.append((found and found.group(), text))
         return told
 
+    def what_came_out(self):
+        """What left the pipeline, in words, as far as that is known."""
+        return []
+
     def what_happened(self):
-        """What each decryptor was given and sent, what the bus said that is out of the ordinary, and why handlers failed."""
-        parts = [f"{stream.source} sent {len(stream.sums)} {stream.kind}" for stream in self.streams]
+        """What came out, what each decryptor was given and sent, which streams were played, what the bus said that is out of the
+        ordinary, and why handlers failed."""
+        parts = self.what_came_out()
+        parts += [f"{stream.source} sent {len(stream.sums)} {stream.kind}" for stream in self.streams]
         parts += [f"{element.get_name()} was given {count}, end: {ended}" for element, (count, ended) in self.inputs.items()]
         for message in self.messages:
-            if message.type in (Gst.MessageType.WARNING, Gst.MessageType.ELEMENT):
+            if message.type == Gst.MessageType.WARNING:
+                parts.append(describe(message)[:300])
+            elif message.type == Gst.MessageType.ELEMENT:
                 parts.append(message.get_structure().to_string()[:300])
+            elif message.type == Gst.MessageType.STREAMS_SELECTED:
+                streams = [message.streams_selected_get_stream(index) for index in range(message.streams_selected_get_size())]
+                chosen = [kind for stream in streams for kind, flag in KINDS.items() if stream.get_stream_type() & flag]
+                parts.append(f"{message.src.get_name()} selected {chosen}")
         return "; ".join([*(failure.replace("\n", " | ") for failure in self.failures), *parts])
 
     def what_waits(self):
@@ -295,6 +308,19 @@ class Watched:
             return " with subtitles"
         return " of sound alone" if kinds and not kinds & Gst.StreamType.VIDEO else ""
 
+    def until_preroll(self, deadline=40.0):
+        """None after ASYNC_DONE; else the error or the end that came before, or that nothing did, and what the pipeline waits
+        for."""
+        ends = (Gst.MessageType.ASYNC_DONE, Gst.MessageType.EOS, Gst.MessageType.ERROR)
+        message = self.next_message(lambda message: message.type in ends, deadline)
+        if message is None:
+            why = f"no preroll in {deadline} s"
+        elif message.type == Gst.MessageType.ASYNC_DONE:
+            return None
+        else:
+            why = describe(message) if message.type == Gst.MessageType.ERROR else "it ended before its preroll"
+        return f"{why}; {self.what_waits()[:2000]}"
+
     def until_end(self, deadline=20.0, on_request=None):
         """None after EOS; else the error, or that there was no end. `on_request` is given each key request."""
 
@@ -315,8 +341,8 @@ def structure_name(message):
 
 
 def describe(message):
-    """An error message in words: its code, text and debug details."""
-    error, debug = message.parse_error()
+    """An error or a warning in words: its code, text and debug details. The structure of the message has no text of them."""
+    error, debug = message.parse_warning() if message.type == Gst.MessageType.WARNING else message.parse_error()
     return f"{GLib.quark_to_string(error.domain) if isinstance(error.domain, int) else error.domain}:{error.code} " \
            f"{error.message} [{(debug or '').splitlines()[-1] if debug else ''}]"
 
@@ -432,5 +458,8 @@ class Player(Watched):
         self.audio_buffers = Packets(self.audio.get_by_name("end").get_static_pad("sink"), "decoder")
         self.pipeline.set_property("video-sink", self.video)
         self.pipeline.set_property("audio-sink", self.audio)
+
+    def what_came_out(self):
+        return [f"{len(self.frames.sums)} pictures and {len(self.audio_buffers.sums)} buffers of sound came out"]
 
 

@@ -12,7 +12,7 @@ import urllib.error
 import urllib.request
 import uuid
 
-from playready_world import World, Wrong, demand
+from playready_world import World, demand
 
 DASH = "dash-cenc-static-live"
 SMOOTH = "smooth-piff-ctr"
@@ -380,6 +380,7 @@ def first_play(how):
     """Of segments that are decrypted in front of GStreamer's demuxer. Preroll starts no time, and a license for real time ends
     playback a second after that has begun."""
     import hls_origin
+    import hls_scenes
     import pipelines
     import playready_media as media
 
@@ -387,11 +388,13 @@ def first_play(how):
     with World("firstexp:1,realtime:true", name=media.HLS, lines=lines) as world, \
             hls_origin.Origin(media.whole_segments(how)) as origin:
         watched = pipelines.Player(f"{origin.url}/master.m3u8", paced=True)
+        # It has its first pad before it has the last segments.
+        pad = hls_scenes.first_pad(watched)
+        for name in ("v_4.m4s", "a_4.m4s"):
+            origin.files[name] = hls_origin.Halves(origin.files[name], pad)
         watched.pipeline.set_state(pipelines.Gst.State.PAUSED)
-        reached, *_ = watched.pipeline.get_state(20 * pipelines.Gst.SECOND)
-        if reached != pipelines.Gst.StateChangeReturn.SUCCESS:
-            raise Wrong(f"PAUSED is not reached: {watched.until_end(0)}; {world.asked()} licenses; {origin.paths()[-8:]}; "
-                        f"{watched.what_waits()[:2000]}")
+        why = watched.until_preroll()
+        demand(why is None, f"PAUSED is not reached: {why}; {world.asked()} licenses; {origin.paths()[-8:]}")
         error = watched.until_end(1.2)
         demand(error and error.startswith("no end"), f"in PAUSED: {error}")
         watched.play()

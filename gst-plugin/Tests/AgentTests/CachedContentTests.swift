@@ -9,25 +9,47 @@ import Testing
 @testable import Latchkey
 
 /// What an application has of a download: an object that it may give up and make again.
-@Suite("Cached content", .timeLimit(.minutes(1)))
+@Suite("Cached content", .timeLimit(.minutes(8)))
 struct CachedContentTests {
     private let url = "https://media.example/film.ismv"
     private let folder = NSTemporaryDirectory() + "/cached-content-\(UUID().uuidString)"
 
-    /// A server with one file that answers nothing until it may.
+    /// A server with one file that answers nothing until it may. What waits uses no processor: with sanitizers, many tests share
+    /// the threads.
     private final class HeldTransport: HTTPTransport {
-        private let isOpen = Mutex(false)
+        private struct Gate {
+            var isOpen = false
+            var waiting: [AsyncStream<Void>.Continuation] = []
+        }
+
+        private let gate = Mutex(Gate())
         private let file: [UInt8]
 
         init(_ file: [UInt8]) { self.file = file }
 
-        func open() { isOpen.withLock { $0 = true } }
+        func open() {
+            let waiting = gate.withLock { gate in
+                gate.isOpen = true
+                defer { gate.waiting = [] }
+                return gate.waiting
+            }
+            for continuation in waiting { continuation.finish() }
+        }
+
+        /// Ends at once if the task is cancelled.
+        private func waitUntilOpen() async {
+            let (opening, continuation) = AsyncStream.makeStream(of: Void.self)
+            let isOpen = gate.withLock { gate -> Bool in
+                if !gate.isOpen { gate.waiting.append(continuation) }
+                return gate.isOpen
+            }
+            guard !isOpen else { return }
+            for await _ in opening {}
+        }
 
         func send(_ request: HTTPRequest) async throws(HTTPError) -> HTTPResponse {
-            while !isOpen.withLock({ $0 }) {
-                guard !Task.isCancelled else { throw .cancelled(request.url) }
-                await Task.yield()
-            }
+            await waitUntilOpen()
+            guard !Task.isCancelled else { throw .cancelled(request.url) }
             let range = request.headers.first { $0.name == "Range" }.flatMap { LoopbackRange($0.value) }
             guard let bounds = range?.bounds(in: file.count) else { return HTTPResponse(status: 416, url: request.url) }
             let part = HTTPHeader(
