@@ -6,9 +6,9 @@ import Testing
 
 /// Which threads are waited for as the process exits.
 @Suite struct PendingLoadsTests {
-    private func thread(_ id: Int, _ state: String, run: UInt64) throws -> PendingLoads.Thread {
+    private func thread(_ id: Int32, _ state: String, run: UInt64) throws -> PendingLoads.Thread {
         let (stat, schedstat) = ("\(id) (a) b) \(state) 1 2 3\n", "\(run) 20 3\n")
-        return try #require(PendingLoads.Thread(stat: Array(stat.utf8), schedstat: Array(schedstat.utf8)))
+        return try #require(PendingLoads.Thread(id: id, stat: Array(stat.utf8), schedstat: Array(schedstat.utf8)))
     }
 
     @Test func aThreadIsWaitedForUntilItHasHadAProcessor() throws {
@@ -28,9 +28,9 @@ import Testing
     }
 
     @Test func whatIsNoThreadIsNone() {
-        let texts = [("", "1 2 3"), ("7 (a) R 1", ""), ("7 (a)", "1 2 3"), ("x (a) R 1", "1 2 3"), ("7 (a) R", "-1 2")]
+        let texts = [("", "1 2 3"), ("7 (a) R 1", ""), ("7 (a)", "1 2 3"), ("7 (a) R", "-1 2")]
         for (stat, schedstat) in texts {
-            #expect(PendingLoads.Thread(stat: Array(stat.utf8), schedstat: Array(schedstat.utf8)) == nil, "\(stat)")
+            #expect(PendingLoads.Thread(id: 7, stat: Array(stat.utf8), schedstat: Array(schedstat.utf8)) == nil, "\(stat)")
         }
     }
 }

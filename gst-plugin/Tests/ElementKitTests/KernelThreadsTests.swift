@@ -4,7 +4,7 @@ import Glibc
 import Synchronization
 import Testing
 
-@testable import LatchkeyElements
+@testable import LatchkeyElementKit
 
 /// What the kernel says of threads.
 @Suite struct KernelThreadsTests {

@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: MPL-2.0
 
 import Glibc
-import LatchkeyProtection
 
 /// Threads of this process, and what the kernel says of them in `/proc` (see proc(5), `/proc/PID/task`). A value.
-struct KernelThreads: Sendable {
+package struct KernelThreads: Sendable {
     private let ids: Set<Int32>
 
-    init(_ ids: Set<Int32>) { self.ids = ids }
+    package init(_ ids: Set<Int32>) { self.ids = ids }
 
     /// All that there are now. None if `/proc` cannot be read.
-    static var now: KernelThreads {
+    package static var now: KernelThreads {
         guard let folder = opendir("/proc/self/task") else { return KernelThreads([]) }
         defer { closedir(folder) }
         var ids: Set<Int32> = []
@@ -25,13 +24,13 @@ struct KernelThreads: Sendable {
     }
 
     /// The one that asks. None if `/proc` cannot be read.
-    static var current: KernelThreads {
+    package static var current: KernelThreads {
         guard let id = currentID else { return KernelThreads([]) }
         return KernelThreads([id])
     }
 
     /// The kernel's number of the thread that asks. Nil if `/proc` cannot be read.
-    static var currentID: Int32? {
+    package static var currentID: Int32? {
         var place = [CChar](repeating: 0, count: 64)
         // "PROCESS/task/THREAD"
         let count = readlink("/proc/thread-self", &place, place.count)
@@ -39,29 +38,38 @@ struct KernelThreads: Sendable {
         return text.split(separator: "/").last.flatMap { Int32($0) }
     }
 
-    var isEmpty: Bool { ids.isEmpty }
+    package var isEmpty: Bool { ids.isEmpty }
 
     /// Those that were not there before. None if nothing is known of before.
-    func since(_ before: KernelThreads) -> KernelThreads {
+    package func since(_ before: KernelThreads) -> KernelThreads {
         KernelThreads(before.isEmpty ? [] : ids.subtracting(before.ids))
     }
 
     /// Whether none of them has something to do: each sleeps, or has ended.
-    var areAsleep: Bool {
-        files("stat").values.allSatisfy { status in
-            // ID (NAME) STATE …
-            guard let end = status.lastIndex(of: UInt8(ascii: ")")) else { return true }
-            return status.dropFirst(end + 2).first == UInt8(ascii: "S")
-        }
+    package var areAsleep: Bool {
+        files("stat").values.allSatisfy { Self.state(in: $0).map { $0 == UInt8(ascii: "S") } ?? true }
+    }
+
+    /// What a file `stat` has for the state. Nil if that is not what it is.
+    static func state(in stat: [UInt8]) -> UInt8? {
+        // ID (NAME) STATE …
+        stat.lastIndex(of: UInt8(ascii: ")")).flatMap { stat.dropFirst($0 + 2).first }
     }
 
     /// The file of this name of each thread, by its ID. Those that have ended have none.
-    func files(_ name: String) -> [Int32: [UInt8]] {
+    package func files(_ name: String) -> [Int32: [UInt8]] {
         var files: [Int32: [UInt8]] = [:]
-        for id in ids {
-            let file = try? RegularFile(path: "/proc/self/task/\(id)/\(name)", kind: "thread", has: .untrusted)
-            files[id] = try? file?.contents(limit: 1024)
-        }
+        for id in ids { files[id] = Self.contents("/proc/self/task/\(id)/\(name)") }
         return files
+    }
+
+    /// The beginning of a file of the kernel. Nil if it cannot be read.
+    private static func contents(_ path: String) -> [UInt8]? {
+        let file = open(path, O_RDONLY | O_CLOEXEC)
+        guard file >= 0 else { return nil }
+        defer { close(file) }
+        var bytes = [UInt8](repeating: 0, count: 1024)
+        let count = read(file, &bytes, bytes.count)
+        return count < 0 ? nil : Array(bytes.prefix(count))
     }
 }
