@@ -257,7 +257,7 @@ public protocol OutputGuard: AnyObject, Sendable {
 }
 
 extension OutputGuard {
-    /// It does.
+    /// True.
     public var isPlaying: Bool { true }
 }
 
