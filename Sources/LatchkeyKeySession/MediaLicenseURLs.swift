@@ -25,9 +25,14 @@ public enum MediaLicenseURLs: String, Sendable, Hashable, CaseIterable {
         }
     }
 
-    /// The same for a URL that a license service names: `serviceURL` is the URL of that service.
-    func check(_ request: inout HTTPRequest, serviceURL: String) throws(KeyError) {
-        if self != .any { try Self.check(&request, .service, at: serviceURL) }
+    /// The same for a URL that a license service names: `serviceURL` is the URL of that service. `forbidsLocalAddresses`: as it
+    /// was for the service, whose name may have another address by now.
+    func check(
+        _ request: inout HTTPRequest, serviceURL: String, forbidsLocalAddresses: Bool
+    ) throws(KeyError) {
+        guard self != .any else { return }
+        try Self.check(&request, .service, at: serviceURL)
+        if forbidsLocalAddresses { request.forbidsLocalAddresses = true }
     }
 
     /// What names a URL, in words, and where the URL can be named instead.

@@ -35,7 +35,25 @@ extension KeySession {
         if !isShown { core.withLock { $0.use.forgetPast() } }
     }
 
+    /// The guard's sink begins or ceases to take media in its time.
+    public func playingDidChange(of outputGuard: any OutputGuard) {
+        let now = clock.now()
+        let guards = core.withLock { core -> [any OutputGuard] in
+            let guards = core.guards.compactMap(\.value)
+            core.use.setPlaying(Self.isPlaying(guards), at: now)
+            return guards
+        }
+        // The last reference to one may be here.
+        withExtendedLifetime(guards) {}
+    }
+
+    /// Whether what is in queues may go on to a sink.
+    private static func isPlaying(_ guards: [any OutputGuard]) -> Bool {
+        guards.isEmpty || guards.contains { $0.isPlaying }
+    }
+
     private func changeGuards(_ change: (inout [WeakOutputGuard]) -> Void) {
+        let now = clock.now()
         // What is removed goes after the lock: the last reference may be here.
         let (guards, before) = core.withLock { core in
             let before = core.guards.compactMap(\.value)
@@ -43,6 +61,7 @@ extension KeySession {
             core.guards.removeAll { $0.value == nil }
             let guards = core.guards.compactMap(\.value)
             core.use.guardsDidChange(to: guards.map { ObjectIdentifier($0) })
+            core.use.setPlaying(Self.isPlaying(guards), at: now)
             guardCount.store(guards.count, ordering: .releasing)
             // A key that was refused for want of a guard is looked at again, and one that another guard let pass.
             statusRevision.add(1, ordering: .releasing)
@@ -223,6 +242,9 @@ public protocol OutputGuard: AnyObject, Sendable {
     var media: OutputPolicy.Media? { get }
     /// Whether media may be on its way from decryptors to the sink.
     var isShowing: Bool { get }
+    /// Whether the sink takes media in its time. In a pause, what is in queues stays there. Asked under a lock: it must not call
+    /// the session. One that does not tell plays.
+    var isPlaying: Bool { get }
     /// What all outputs have at least, by the latest reading; nil: unknown.
     var outputLevel: OutputRequirement? { get }
     /// The most pixels a frame may have on the outputs that there are, by what the keys in use want; nil: no limit.
@@ -232,6 +254,11 @@ public protocol OutputGuard: AnyObject, Sendable {
     func keysInUseDidChange()
     /// Other guards are there, or one knows its medium now. To be acted on soon, on another thread than the caller's.
     func otherGuardsDidChange()
+}
+
+extension OutputGuard {
+    /// True.
+    public var isPlaying: Bool { true }
 }
 
 /// Keeps a guard without keeping it alive.
@@ -245,7 +272,7 @@ struct OutputUse {
     typealias Slot = KeyID?
     typealias Instant = ContinuousClock.Instant
 
-    /// Players queue up to half a minute of decrypted media.
+    /// Players queue up to half a minute of decrypted media. Of the time in which something plays.
     static let linger = Duration.seconds(60)
 
     /// What guards were told of a key, and when.
@@ -257,6 +284,8 @@ struct OutputUse {
 
     private var current: [UInt64: Slot] = [:]
     private var past: [Slot: Instant] = [:]
+    /// Since when nothing plays. Nil: something does.
+    private var heldSince: Instant?
     /// The keys that all guards have acted on, with what their licenses wanted then.
     private var answered: [Slot: OutputPolicy] = [:]
     /// Counts the changes of guards.
@@ -267,6 +296,7 @@ struct OutputUse {
     /// `user` decrypts media of this key from now on. What guards have to hear of before it does; nil where all of them
     /// have acted on it.
     mutating func begin(_ slot: Slot, wanting policy: OutputPolicy, by user: UInt64, at now: Instant) -> Notice? {
+        let now = heldSince ?? now
         if let old = current.updateValue(slot, forKey: user), old != slot { past[old] = now + Self.linger }
         past = past.filter { $0.value > now }
         let inUse = slots(at: now)
@@ -282,14 +312,27 @@ struct OutputUse {
     /// `user` is gone. What it made may be in the queues behind it, unless nothing is shown any more.
     mutating func end(_ user: UInt64, at now: Instant, isShown: Bool) {
         guard let old = current.removeValue(forKey: user), isShown else { return }
-        past[old] = now + Self.linger
+        past[old] = (heldSince ?? now) + Self.linger
     }
 
     /// Nothing is shown any more, so the queues are empty.
     mutating func forgetPast() { past = [:] }
 
     func slots(at now: Instant) -> Set<Slot> {
-        Set(current.values).union(past.lazy.filter { $0.value > now }.map(\.key))
+        let now = heldSince ?? now
+        return Set(current.values).union(past.lazy.filter { $0.value > now }.map(\.key))
+    }
+
+    /// Whether something plays. If not, what is in queues stays there, and the time of keys does not go on.
+    mutating func setPlaying(_ isPlaying: Bool, at now: Instant) {
+        guard let start = heldSince else {
+            if !isPlaying { heldSince = now }
+            return
+        }
+        guard isPlaying else { return }
+        let pause = max(start.duration(to: now), .zero)
+        past = past.mapValues { $0 + pause }
+        heldSince = nil
     }
 
     // MARK: Guards

@@ -90,6 +90,28 @@ struct LicenseServiceTests {
         #expect(request.headers.map(\.name) == ["Content-Type"])
     }
 
+    /// They may be credentials as well as header fields are, in the URL and in the body.
+    @Test func parametersGoOnlyToTheConfiguredServer() throws {
+        let uri = KeyURI("skd://evil.example/rights?cid=1")
+        let parameters = ["token": "secret"]
+        var preset = LicenseServicePreset.standard
+        preset.url.query = [.init("token", .parameter("token"), isOptional: true)]
+        preset.body = .json(
+            .object([.init("token", .string(.parameter("token")), isOptional: true), .init("spc", .string(.spc))]))
+        let own = LicenseService(preset, url: "https://keys.example/a", parameters: parameters)
+        let wanted = try own.request(for: uri, contentIdentifier: [1], spc: [1])
+        #expect(wanted.url == "https://keys.example/a?token=secret")
+        #expect(String(decoding: wanted.body, as: UTF8.self) == "{\"token\":\"secret\",\"spc\":\"AQ==\"}")
+        let named = LicenseService(preset, parameters: parameters)
+        let request = try named.request(for: uri, contentIdentifier: [1], spc: [1])
+        #expect(request.url == "https://evil.example/rights?cid=1")
+        #expect(String(decoding: request.body, as: UTF8.self) == "{\"spc\":\"AQ==\"}")
+        preset.body = .form([.field("token", .parameter("token"), isEncoded: true)])
+        let needing = LicenseService(preset, parameters: parameters)
+        let error = #expect(throws: KeyError.self) { try needing.request(for: uri, contentIdentifier: [1], spc: [1]) }
+        #expect(error?.isSameKind(as: .denied("")) == true)
+    }
+
     @Test func aConfiguredFieldReplacesThePresets() throws {
         let service = LicenseService(
             .verimatrix, url: "https://a/", headers: [HTTPHeader(name: "content-type", value: "text/plain")])

@@ -16,7 +16,7 @@ import Testing
         let media: OutputPolicy.Media?
         let outputLevel: OutputRequirement? = nil
         let maximumPixels: Int? = nil
-        private let state = Mutex((calls: 0, pokes: 0, isShowing: true))
+        private let state = Mutex((calls: 0, pokes: 0, isShowing: true, isPlaying: true))
         private let body: @Sendable (Int) -> Void
 
         init(_ media: OutputPolicy.Media?, _ body: @escaping @Sendable (Int) -> Void = { _ in }) {
@@ -29,6 +29,10 @@ import Testing
         var isShowing: Bool {
             get { state.withLock(\.isShowing) }
             set { state.withLock { $0.isShowing = newValue } }
+        }
+        var isPlaying: Bool {
+            get { state.withLock(\.isPlaying) }
+            set { state.withLock { $0.isPlaying = newValue } }
         }
 
         func keysInUseDidChange() {
@@ -169,6 +173,46 @@ import Testing
         #expect(session.beginUse(of: other, for: .video, by: 2) == nil)
         session.endUse(by: 2)
         #expect(session.outputPoliciesInUse.isEmpty)
+    }
+
+    /// What is in queues stays there, however long a pause is. One guard that plays is enough for the time to go on.
+    @Test func aPauseIsNoTime() throws {
+        let session = try session(video: .require(.hdcpType0))
+        let (pictures, sound) = (TestGuard(.video), TestGuard(.audio))
+        func set(_ outputGuard: TestGuard, isPlaying: Bool) {
+            outputGuard.isPlaying = isPlaying
+            session.playingDidChange(of: outputGuard)
+        }
+        func isInUse(_ keyID: KeyID) -> Bool { session.outputPoliciesInUse.keys.contains(keyID) }
+        session.join(pictures)
+        session.join(sound)
+        #expect(session.beginUse(of: keyID, for: .video, by: 1) == nil)
+        #expect(session.beginUse(of: other, for: .video, by: 1) == nil)
+        clock.advance(by: .seconds(20))
+        set(pictures, isPlaying: false)
+        clock.advance(by: .seconds(20))
+        set(sound, isPlaying: false)
+        clock.advance(by: .seconds(3600))
+        #expect(isInUse(keyID))
+        // What ends in the pause is in queues from then on.
+        session.endUse(by: 1)
+        clock.advance(by: .seconds(3600))
+        #expect(isInUse(keyID) && isInUse(other))
+        set(pictures, isPlaying: true)
+        clock.advance(by: .seconds(19))
+        #expect(isInUse(keyID) && isInUse(other))
+        clock.advance(by: .seconds(1))
+        #expect(!isInUse(keyID) && isInUse(other))
+        clock.advance(by: .seconds(40))
+        #expect(!isInUse(other))
+        // Without a guard, nothing is held up.
+        #expect(session.beginUse(of: other, for: .audio, by: 2) == nil)
+        set(pictures, isPlaying: false)
+        session.leave(pictures)
+        session.endUse(by: 2)
+        session.leave(sound)
+        clock.advance(by: OutputUse.linger)
+        #expect(!isInUse(other))
     }
 
     @Test func aShortGapIsNoNewsToGuards() throws {

@@ -455,6 +455,24 @@ struct ManifestDownloadTests {
         #expect(found == [key, key, key.reversed()])
     }
 
+    /// As long as it plays, what a core dump would show of a key is sealed.
+    @Test func keysStaySealedInMemoryUntilAPlayerAsks() async throws {
+        var files = encrypted(["k1", "k2"])
+        (files[base + "k1"], files[base + "k2"]) = (key, key.reversed())
+        let test = TestCache(TestOrigin(files))
+        let item = test.cache.item(base + "a.m3u8", format: .hls)
+        await item.download()
+        let (use, _) = await item.operations.openForPlaying()
+        let kept = await use.fetcher.store.keptKeys()
+        #expect(Set(kept.keys) == [base + "k1", base + "k2"])
+        for sealed in kept.values {
+            #expect(Data(sealed).range(of: Data(key)) == nil && Data(sealed).range(of: Data(key.reversed())) == nil)
+        }
+        let sealed = try #require(kept[base + "k1"])
+        #expect(await use.fetcher.store.opened(sealed, from: base + "k1") == key)
+        #expect(await use.fetcher.store.opened(sealed, from: base + "k2") == nil)
+    }
+
     @Test func aKeyThatCannotBeKeptIsNamedAndTheItemIsNotReady() async throws {
         var files = encrypted(["k1", "k2"])
         files[base + "k1"] = key

@@ -84,7 +84,7 @@ public final class FairPlayLoader: StoredKeyLoader {
             if !request.isRenewal, let persistableKeys,
                 let record = try await stored(for: request, identifier, in: persistableKeys)
             {
-                return .success(.persistableKey(await begun(record, for: request, in: persistableKeys)))
+                return .success(.persistableKey(try await begun(record, for: request, in: persistableKeys)))
             }
             // A license that cannot be kept would only cost the key server a place.
             guard persistableKeys != nil || !request.isForStorage else {
@@ -104,7 +104,7 @@ public final class FairPlayLoader: StoredKeyLoader {
             let record = try await persistableKeys.store(key, for: identifier, keyID: keyID) { other in
                 !request.isRenewal && request.canUse(persistableKey: other, for: identifier)
             }
-            return .success(.persistableKey(await begun(record, for: request, in: persistableKeys)))
+            return .success(.persistableKey(try await begun(record, for: request, in: persistableKeys)))
         } catch {
             return .failure(error)
         }
@@ -135,21 +135,18 @@ public final class FairPlayLoader: StoredKeyLoader {
         }
     }
 
-    /// Writes down that playback begins before the key is usable. If that fails, the key stays as it was.
+    /// Writes down that playback begins before the key is usable. Throws if that fails: each playback would be the first.
     private func begun(
         _ record: LicenseRecord, for request: KeyLoadingRequest, in keys: PersistableKeys
-    ) async -> [UInt8] {
+    ) async throws(KeyError) -> [UInt8] {
         guard request.beginPlayback(ofPersistableKey: record.payload) != nil else { return record.payload }
         do throws(KeyError) {
             return try await keys.update(record.id) { request.beginPlayback(ofPersistableKey: $0) ?? $0 }
                 ?? record.payload
         } catch {
-            request.didNotStore(
-                .invalidConfiguration(
-                    "a stored key cannot be replaced by the one that knows of this first playback: \(error.reason); "
-                        + "make its folder one that can be written and has room, or its time begins anew with the "
-                        + "next playback"))
-            return record.payload
+            throw .invalidConfiguration(
+                "the first playback of a stored key cannot be recorded: \(error.reason); make its folder one that can be "
+                    + "written and has room")
         }
     }
 

@@ -275,10 +275,13 @@ struct LicenseRequestValues {
     let keyURI: KeyURI
     let contentIdentifier: [UInt8]
     let spc: [UInt8]
+    /// Empty unless `isTrusted`.
     let parameters: [String: String]
+    /// Whether the configuration names the server. Another one gets no parameter, which may be a credential.
+    let isTrusted: Bool
 
-    /// Throws `invalidConfiguration` where the configuration lacks a parameter, `malformedRequest` where the key URI
-    /// does.
+    /// Throws `invalidConfiguration` where the configuration lacks a parameter, `denied` where the server may not have it,
+    /// `malformedRequest` where the key URI lacks one.
     func text(of value: LicenseRequestValue) throws(KeyError) -> String {
         switch value {
         case .spc: return Base64.encode(spc)
@@ -295,6 +298,11 @@ struct LicenseRequestValues {
             }
             return text
         case .parameter(let name):
+            guard isTrusted else {
+                throw .denied(
+                    "\(service) wants the parameter “\(name)”, which goes only to a server that the configuration names; "
+                        + "name the key server there")
+            }
             guard let text = parameters[name] else {
                 throw .invalidConfiguration("\(service) wants the parameter “\(name)”; set it in the configuration")
             }

@@ -14,7 +14,7 @@ public struct LicenseService: Sendable, Hashable {
     /// Tokens and whatever else the service wants. They go to `url` and never to a server that the media names. A field
     /// that the preset has too takes its place.
     public var headers: [HTTPHeader]
-    /// Values that the preset asks for by name.
+    /// Values that the preset asks for by name. As `headers`, they never go to a server that the media names.
     public var parameters: [String: String]
     /// In place of the preset's rule.
     public var contentIdentifier: ContentIdentifierRule?
@@ -57,14 +57,14 @@ public struct LicenseService: Sendable, Hashable {
     /// The request that asks for the key of `keyURI`, which media from `mediaURL` names; nil: not known.
     ///
     /// Throws `invalidConfiguration` where a URL is missing or a parameter without which no request can be made, `denied`
-    /// where `mediaLicenseURLs` does not allow the server of the key URI, `malformedRequest` where the key URI lacks what the
-    /// service wants.
+    /// where `mediaLicenseURLs` does not allow the server of the key URI, or it would need a parameter, `malformedRequest`
+    /// where the key URI lacks what the service wants.
     public func request(
         for keyURI: KeyURI, contentIdentifier: [UInt8], spc: [UInt8], isPersistent: Bool = false,
         mediaURL: String? = nil
     ) throws(KeyError) -> HTTPRequest {
-        let values = values(keyURI, contentIdentifier, spc)
         let isTrusted = isNamedBySettings
+        let values = values(keyURI, contentIdentifier, spc, isTrusted: isTrusted)
         var request = HTTPRequest(
             method: "POST",
             url: try preset.url.text(
@@ -86,7 +86,8 @@ public struct LicenseService: Sendable, Hashable {
     /// The URL of the application certificate, where the preset knows one. Throws as `request` does.
     public func certificateURL() throws(KeyError) -> String? {
         guard let rule = preset.certificateURL else { return nil }
-        let values = values(KeyURI(""), [], [])
+        // Without a key URI, no media names the server.
+        let values = values(KeyURI(""), [], [], isTrusted: true)
         return try rule.text(configured: url, values: values, scheme: keyURIScheme, isPersistent: false)
     }
 
@@ -95,9 +96,12 @@ public struct LicenseService: Sendable, Hashable {
         try LicenseResponse.ckc(in: body, form: preset.response, keyURI: keyURI.text)
     }
 
-    private func values(_ uri: KeyURI, _ identifier: [UInt8], _ spc: [UInt8]) -> LicenseRequestValues {
+    private func values(
+        _ uri: KeyURI, _ identifier: [UInt8], _ spc: [UInt8], isTrusted: Bool
+    ) -> LicenseRequestValues {
         LicenseRequestValues(
-            service: "“\(preset.name)”", keyURI: uri, contentIdentifier: identifier, spc: spc, parameters: parameters)
+            service: "“\(preset.name)”", keyURI: uri, contentIdentifier: identifier, spc: spc,
+            parameters: isTrusted ? parameters : [:], isTrusted: isTrusted)
     }
 
     private func fields(_ values: LicenseRequestValues, isTrusted: Bool) throws(KeyError) -> [HTTPHeader] {

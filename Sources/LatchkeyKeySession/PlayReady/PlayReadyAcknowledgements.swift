@@ -65,7 +65,7 @@ extension PlayReadyClient {
                 // It was checked when it gave the license.
                 response: try await send(
                     .acknowledgeLicense, message.request,
-                    to: NamedService(url: pending.url, namedBy: .service(pending.url)), nil),
+                    to: NamedService(url: pending.url, namedBy: pending.source), nil),
                 now: parts.clock.now().trustedSeconds)
         } catch let error as PlayReadyError where error.fault?.code == PlayReadyFault.unknownTransactionID {
             // It has heard before, and the answer was lost; or another process was faster.
@@ -92,30 +92,37 @@ package struct PendingAcknowledgement: Hashable, Sendable {
     package let transactionID: [UInt8]
     /// Where the licenses came from.
     package let url: String
+    /// As it was for the request that brought them.
+    let forbidsLocalAddresses: Bool
     let id: RecordID
 
-    init(transactionID: [UInt8], url: String) {
+    init(transactionID: [UInt8], url: String, forbidsLocalAddresses: Bool) {
         self.transactionID = transactionID
         self.url = url
+        self.forbidsLocalAddresses = forbidsLocalAddresses
         id = .random()
     }
 
-    /// Latchkey's own format, version 1: UInt8 version; then transaction id and URL in UTF-8, each with its length as
-    /// UInt32 in front. Integers are big-endian. Nil for anything else.
+    /// What names the URL of the message.
+    var source: NamedService.Source { .service(url, forbidsLocalAddresses: forbidsLocalAddresses) }
+
+    /// Latchkey's own format: UInt8 version, 1, or 2 if the message may reach no local address; then transaction id and URL in
+    /// UTF-8, each with its length as UInt32 in front. Integers are big-endian. Nil for anything else.
     package init?(_ record: LicenseRecord) {
         var reader = ByteReader(record.payload, structure: "stored acknowledgement")
-        guard (try? reader.readUInt8()) == 1,
+        guard let version = try? reader.readUInt8(), version == 1 || version == 2,
             let transactionID = try? reader.readBytes(reader.readUInt32()),
             let url = try? reader.readBytes(reader.readUInt32()), reader.isAtEnd
         else { return nil }
         self.transactionID = Array(transactionID)
         self.url = String(decoding: url, as: UTF8.self)
+        forbidsLocalAddresses = version == 2
         id = record.id
     }
 
     /// `removal` is the time from which on no service waits for it any more.
     package func record(removal: UnixTime?) -> LicenseRecord {
-        var payload: [UInt8] = [1]
+        var payload: [UInt8] = [forbidsLocalAddresses ? 2 : 1]
         for part in [transactionID, Array(url.utf8)] {
             payload.appendBigEndian(UInt64(part.count), size: 4)
             payload += part

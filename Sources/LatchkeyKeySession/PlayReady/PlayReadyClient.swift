@@ -305,31 +305,6 @@ extension MediaPlace {
     }
 }
 
-/// A service's URL, and what it is known from.
-struct NamedService: Sendable {
-    enum Source: Sendable {
-        /// Settings, or the application.
-        case settings
-        /// Content from this URL; nil: not known.
-        case media(String?)
-        /// The service at this URL, which no one signs.
-        case service(String)
-    }
-
-    let url: String
-    let namedBy: Source
-    /// Those of the presentation that a license is for.
-    var cookies: CookieStore?
-
-    func check(_ rule: MediaLicenseURLs) -> PlayReadyServiceRequest.Check? {
-        switch namedBy {
-        case .settings: nil
-        case .media(let mediaURL): { request throws(KeyError) in try rule.check(&request, mediaURL: mediaURL) }
-        case .service(let url): { request throws(KeyError) in try rule.check(&request, serviceURL: url) }
-        }
-    }
-}
-
 extension PlayReadyClient {
     /// Acquires the licenses for some content and keeps them, as the persistence of each allows.
     ///
@@ -435,7 +410,11 @@ extension PlayReadyClient {
     private func named(_ url: String, by service: NamedService) -> NamedService {
         let isConfigured = [configuration.licenseURL, configuration.domainURL].contains(url)
         return NamedService(
-            url: url, namedBy: isConfigured ? .settings : .service(service.url), cookies: service.cookies)
+            url: url, namedBy: isConfigured ? .settings : source(namedBy: service), cookies: service.cookies)
+    }
+
+    private func source(namedBy service: NamedService) -> NamedService.Source {
+        .service(service.url, forbidsLocalAddresses: service.forbidsLocalAddresses(configuration.mediaLicenseURLs))
     }
 
     /// Custom data may tell who the user is, and is for services that the settings name.
@@ -481,7 +460,7 @@ extension PlayReadyClient {
         } catch {
             throw .init(error.adding("from \(HTTPRequest(url: url).printableURL)"))
         }
-        let installed = try await install(answer, from: url, nonce: exchange.nonce, session: session, parts)
+        let installed = try await install(answer, from: service, nonce: exchange.nonce, session: session, parts)
         // The keys are usable now; the service is notified meanwhile.
         if answer.transactionID != nil { await resumeAcknowledgements(in: parts) }
         return installed
@@ -512,7 +491,7 @@ extension PlayReadyClient {
 
     /// What may be stored is on disk when this returns. Licenses for the same keys whose end is past go.
     private func install(
-        _ answer: PlayReadyExchange.Answer, from url: String, nonce: [UInt8], session: UInt64?, _ parts: Parts
+        _ answer: PlayReadyExchange.Answer, from service: NamedService, nonce: [UInt8], session: UInt64?, _ parts: Parts
     ) async throws(PlayReadyAcquisitionError) -> [InstalledLicense] {
         let now = parts.clock.now()
         let ids = RecordID.forLicenses(answer.licenses.map { ($0.xmr.rightsID, $0.keyID) })
@@ -524,7 +503,10 @@ extension PlayReadyClient {
         }
         let records = installed.filter(\.isPersistent).map(\.record)
         do throws(LicenseStoreError) {
-            let pending = answer.transactionID.map { PendingAcknowledgement(transactionID: $0, url: url) }
+            let isForbidden = service.forbidsLocalAddresses(configuration.mediaLicenseURLs)
+            let pending = answer.transactionID.map {
+                PendingAcknowledgement(transactionID: $0, url: service.url, forbidsLocalAddresses: isForbidden)
+            }
             if !records.isEmpty || pending != nil {
                 try await parts.store.transaction { transaction throws(LicenseStoreError) in
                     for record in records {

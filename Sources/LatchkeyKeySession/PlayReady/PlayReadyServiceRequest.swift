@@ -102,6 +102,41 @@ extension PlayReadyServiceRequest: Redacted {
     public var description: String { "\(operation.rawValue) to \(HTTPRequest(url: url).printableURL)" }
 }
 
+/// A service's URL, and what it is known from.
+struct NamedService: Sendable {
+    enum Source: Sendable {
+        /// Settings, or the application.
+        case settings
+        /// Content from this URL; nil: not known.
+        case media(String?)
+        /// The service at this URL, which no one signs. With what held for its own address.
+        case service(String, forbidsLocalAddresses: Bool)
+    }
+
+    let url: String
+    let namedBy: Source
+    /// Those of the presentation that a license is for.
+    var cookies: CookieStore?
+
+    func check(_ rule: MediaLicenseURLs) -> PlayReadyServiceRequest.Check? {
+        switch namedBy {
+        case .settings: nil
+        case .media(let mediaURL): { request throws(KeyError) in try rule.check(&request, mediaURL: mediaURL) }
+        case .service(let url, let forbidden):
+            { request throws(KeyError) in
+                try rule.check(&request, serviceURL: url, forbidsLocalAddresses: forbidden)
+            }
+        }
+    }
+
+    /// Whether requests for it may reach no local address.
+    func forbidsLocalAddresses(_ rule: MediaLicenseURLs) -> Bool {
+        var request = HTTPRequest(url: url)
+        if let allows = check(rule) { try? allows(&request) }
+        return request.forbidsLocalAddresses
+    }
+}
+
 /// Sends challenges in the place of the client: with fields or cookies of its own, to another address, or through a
 /// portal that knows the user.
 ///

@@ -102,7 +102,14 @@ struct ItemDownload: Sendable {
     private func downloadKeys(_ urls: [String]) async throws(CacheError) {
         let kept = await store.keptKeys()
         for url in urls where kept[url] == nil {
-            let key = try await trying { () async throws(CacheError) in try await fetcher.key(url) }
+            var key = try await trying { () async throws(CacheError) in try await fetcher.key(url) }
+            defer {
+                if var bytes = key {
+                    // A second reference would have it copied.
+                    key = nil
+                    wipe(&bytes)
+                }
+            }
             try await store.keep(key, from: url)
         }
     }

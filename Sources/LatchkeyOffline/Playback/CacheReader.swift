@@ -24,7 +24,7 @@ actor CacheReader {
         var fetcher: ItemFetcher { use.fetcher }
         var record: ItemRecord
         var presentation: CachedPresentation
-        /// By URL.
+        /// By URL, sealed: one is opened when a player asks for it.
         var keys: [String: [UInt8]]
         /// What is behind this cannot be had now; nil: everything can.
         var edge: Duration?
@@ -62,7 +62,9 @@ actor CacheReader {
             return .document(document)
         }
         let spelling = URIReference.normalized(url)
-        if let key = opened.keys.first(where: { URIReference.normalized($0.key) == spelling })?.value {
+        if let kept = opened.keys.first(where: { URIReference.normalized($0.key) == spelling }),
+            let key = await opened.fetcher.store.opened(kept.value, from: kept.key)
+        {
             return .document(.init(bytes: key, contentType: "application/octet-stream"))
         }
         guard var resource = await opened.fetcher.store.known(url) else { return nil }

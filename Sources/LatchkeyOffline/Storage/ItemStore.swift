@@ -490,17 +490,18 @@ extension ItemStore {
     /// The URLs of keys that cannot be used here: those that are not kept, and those that were sealed elsewhere.
     func missingKeys() -> [String] {
         if let missing { return missing }
-        let found = tables.keys.filter { url, sealed in keySeal?.open(sealed, from: url) == nil }.keys.sorted()
+        let found = tables.keys.filter { url, sealed in keySeal?.opens(sealed, from: url) != true }.keys.sorted()
         missing = found
         return found
     }
 
-    /// Those that can be read here, by URL.
+    /// Those that can be read here, by URL, sealed as they are on disk.
     func keptKeys() -> [String: [UInt8]] {
-        var kept: [String: [UInt8]] = [:]
-        for (url, sealed) in tables.keys { kept[url] = keySeal?.open(sealed, from: url) }
-        return kept
+        tables.keys.filter { url, sealed in keySeal?.opens(sealed, from: url) == true }
     }
+
+    /// One that `keptKeys` gave, to be wiped by the caller. Nil where the device's secret has changed since.
+    func opened(_ sealed: [UInt8], from url: String) -> [UInt8]? { keySeal?.open(sealed, from: url) }
 }
 
 /// How far a presentation is cached without a gap from its start: the least of its tracks. A value; each call goes on
@@ -562,7 +563,14 @@ struct KeySeal: Sendable {
         }
     }
 
-    /// Nil where it was sealed on another device, or altered.
+    /// Whether `open` gives it. No copy of it is left behind.
+    func opens(_ sealed: [UInt8], from url: String) -> Bool {
+        guard var key = open(sealed, from: url) else { return false }
+        wipe(&key)
+        return true
+    }
+
+    /// The key, to be wiped by the caller. Nil where it was sealed on another device, or altered.
     func open(_ sealed: [UInt8], from url: String) -> [UInt8]? {
         let opened = try? seal(creating: false).open(sealed, authenticating: Array(url.utf8))
         return opened.flatMap { $0.count == Self.keySize ? $0 : nil }

@@ -120,6 +120,29 @@ struct PlayReadyRequestTests {
         #expect(world.service.requests(.acquireLicense).map(\.forbidsLocalAddresses) == [false, false, true])
     }
 
+    /// A service of media from elsewhere has one address at its first request, and may have another at each that follows, within
+    /// its origin too: where it redirects to, and where it hears that its licenses arrived, also from the next process.
+    @Test(arguments: [nil, "https://licenses.example/a.mpd"])
+    func noLaterRequestReachesALocalAddress(mediaURL: String?) async throws {
+        let world = try PlayReadyWorld()
+        let isForbidden = mediaURL == nil
+        world.service.setPolicy("tid:AAECAw==")
+        world.service.setAcknowledgements(false)
+        let other = "https://licenses.example/other"
+        world.service.answer(PlayReadyFault(code: PlayReadyFault.redirect, redirectURL: other))
+        try await world.client.acquireLicense(for: PlayReadyWorld.data(), mediaURL: mediaURL)
+        let requests = world.service.requests(.acquireLicense)
+        #expect(requests.map(\.url) == [PlayReadyService.url, other])
+        #expect(requests.map(\.forbidsLocalAddresses) == [isForbidden, isForbidden])
+        while await !world.client.acknowledging.isEmpty { await Task.yield() }
+        world.service.setAcknowledgements(true)
+        try world.start()
+        _ = try await world.client.trustedTime()
+        try await world.noAcknowledgementIsDue()
+        let told = world.service.requests(.acknowledgeLicense)
+        #expect(!told.isEmpty && told.allSatisfy { $0.url == other && $0.forbidsLocalAddresses == isForbidden })
+    }
+
     @Test func customDataAreForTheConfiguredService() async throws {
         let world = try PlayReadyWorld {
             $0.licenseURL = "https://configured.example/"

@@ -33,6 +33,7 @@ final class GuardElement: Element, @unchecked Sendable {
     /// The source pad's thread may be started.
     @exclusivity(unchecked) var canBlank = false
     private let isActive = Atomic(false)
+    private let isPlaying = Atomic(false)
     @exclusivity(unchecked) var stream = StreamState()
     private let post = Mutex<GuardPost?>(nil)
     let counters = Mutex(Counters())
@@ -105,8 +106,10 @@ final class GuardElement: Element, @unchecked Sendable {
             stream = StreamState()
             currentPost?.didEnterPipeline(reference)
         }
+        if change == .pausedToPlaying { setPlaying(true) }
         let result = perform()
         switch change {
+        case .playingToPaused: setPlaying(false)
         case .pausedToReady:
             // Upstream's last event may have started it once more.
             sourcePad.stopTask()
@@ -129,6 +132,11 @@ final class GuardElement: Element, @unchecked Sendable {
         } catch {
             Self.log.log(.error, reference, "the output guard stays with its old session: \(error)")
         }
+    }
+
+    private func setPlaying(_ isPlaying: Bool) {
+        self.isPlaying.store(isPlaying, ordering: .releasing)
+        currentPost?.setPlaying(isPlaying)
     }
 
     var currentPost: GuardPost? { post.withLock { $0 } }
@@ -179,6 +187,8 @@ final class GuardElement: Element, @unchecked Sendable {
             defer { old = new }
             return old
         }
+        // A change from here on comes to the new one.
+        new.setPlaying(isPlaying.load(ordering: .acquiring))
         // In this order, so that keys always have a guard.
         new.begin(replacing: old != nil)
         old?.end()

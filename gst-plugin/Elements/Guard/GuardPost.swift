@@ -15,6 +15,7 @@ final class GuardPost: OutputGuard {
     private let request: (any HDCPAsking)?
     private let element: WeakElement
     private let knownMedia = Mutex<OutputPolicy.Media?>(nil)
+    private let playing = Atomic(false)
     private let state: Mutex<State>
     /// Held while a decision is made and obeyed: an older one must not come after a newer.
     private let turn = Monitor()
@@ -67,6 +68,14 @@ final class GuardPost: OutputGuard {
         (mine.told, others.told) = (nil, nil)
         mine.hdmiMode = state.withLock { $0.evaluator.hdmiMode }.rawValue
         return mine == others
+    }
+
+    var isPlaying: Bool { playing.load(ordering: .acquiring) }
+
+    /// The element begins or ceases to play. Any thread.
+    func setPlaying(_ isPlaying: Bool) {
+        playing.store(isPlaying, ordering: .releasing)
+        session.playingDidChange(of: self)
     }
 
     var isShowing: Bool { element.map { ($0 as? GuardElement)?.canFlush } == true }

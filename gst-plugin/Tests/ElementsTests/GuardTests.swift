@@ -108,6 +108,24 @@ extension ElementTests {
             }
         }
 
+        /// So that the session does not count the time of a pause.
+        @Test func whetherItPlaysIsTold() throws {
+            let screen = try Screen()
+            func isIn(_ state: GstState) -> Bool {
+                _ = screen.set(state)
+                return gst_element_get_state(screen.launched.pipeline, nil, nil, GstClockTime(TestProcess.deadline))
+                    == GST_STATE_CHANGE_SUCCESS
+            }
+            #expect(isIn(GST_STATE_PAUSED))
+            let post = try #require(screen.outputGuard.currentPost)
+            #expect(!post.isPlaying)
+            #expect(isIn(GST_STATE_PLAYING))
+            #expect(post.isPlaying)
+            #expect(isIn(GST_STATE_PAUSED))
+            #expect(!post.isPlaying)
+            _ = screen.set(GST_STATE_NULL)
+        }
+
         @Test func theFrameInTheSinkIsTakenBackWhilePaused() throws {
             let screen = try Screen()
             _ = screen.set(GST_STATE_PAUSED)
