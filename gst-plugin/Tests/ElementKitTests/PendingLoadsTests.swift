@@ -30,7 +30,8 @@ import Testing
     @Test func whatIsNoThreadIsNone() {
         let texts = [("", "1 2 3"), ("7 (a) R 1", ""), ("7 (a)", "1 2 3"), ("7 (a) R", "-1 2")]
         for (stat, schedstat) in texts {
-            #expect(PendingLoads.Thread(id: 7, stat: Array(stat.utf8), schedstat: Array(schedstat.utf8)) == nil, "\(stat)")
+            let thread = PendingLoads.Thread(id: 7, stat: Array(stat.utf8), schedstat: Array(schedstat.utf8))
+            #expect(thread == nil, "\(stat)")
         }
     }
 }
