@@ -252,6 +252,37 @@ import Testing
         #expect(throws: FormatError.self) { try uses(file) }
     }
 
+    private static func constant(_ isProtected: Bool = true) -> [UInt8] {
+        BoxBuilder.full(
+            "tenc", version: 1, [0, 0x19, isProtected ? 1 : 0, 0], BoxBuilder.keyID,
+            isProtected ? [16] + BoxBuilder.keyID : [])
+    }
+
+    /// Pictures with a constant IV that have no subsamples, which some versions of a demuxer do not tell from clear ones.
+    private static let unmapped: [(tracks: [UInt8], boxes: [[UInt8]], isUnmapped: Bool)] = [
+        (BoxBuilder.track(scheme: "cbcs", tenc: constant()), [], true),
+        (BoxBuilder.track(scheme: "cbcs", tenc: constant()), [emptyList], true),
+        (BoxBuilder.track(scheme: "cbcs", tenc: constant()), [list], false),
+        (BoxBuilder.track(scheme: "cbcs", tenc: constant()), [sizes], false),
+        (BoxBuilder.track(scheme: "cbcs", tenc: constant()), clearGroup, false),
+        (BoxBuilder.track(scheme: "cbcs", tenc: constant(), table: [groups([nil], defaultIndex: 1)]), [], false),
+        (BoxBuilder.track(scheme: "cbcs", tenc: constant(false)), [], false),
+        (BoxBuilder.track(scheme: "cbcs", tenc: constant(), isSound: true), [], false),
+        (BoxBuilder.track(), [], false),
+    ]
+
+    @Test(arguments: unmapped.indices) func fragmentsWithoutSubsamplesAreTold(index: Int) throws {
+        let (tracks, boxes, isUnmapped) = Self.unmapped[index]
+        let section = try InitSegment(BoxBuilder.movie(tracks))
+        let file = Self.file(tracks, boxes)
+        for needsMaps in [true, false] {
+            let found = file.withUnsafeBytes {
+                ISORecognition.sign(inSegment: $0, of: section.tracks, hasDecryptor: true, needsMaps: needsMaps)
+            }
+            #expect(found == (isUnmapped && needsMaps ? FragmentSign.unmapped(track: 1) : FragmentSign.none))
+        }
+    }
+
     // MARK: Several ways to decrypt, and what is not supported
 
     private static let otherProtection = BoxBuilder.protection(

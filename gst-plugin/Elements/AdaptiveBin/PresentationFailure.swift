@@ -205,6 +205,18 @@ extension HLSFailure {
             advice: "Ask for media whose fragments have these boxes, or for media that is clear.")
     }
 
+    /// The init segment says that the pictures of the track are encrypted with a constant IV, and a fragment has no subsamples.
+    /// `segment`: as for `undeclared`.
+    static func unmapped(_ track: UInt32, _ segment: String?) -> PresentationFailure {
+        PresentationFailure(
+            kind: .unsupported,
+            text:
+                "In a fragment, the encrypted samples of track \(track) have no subsamples: no box “senc” or “saiz” has "
+                + "them. GStreamer before 1.22.6 takes such pictures for clear."
+                + (segment.map { " The last segment came from \($0)." } ?? ""),
+            advice: "Ask for media whose fragments have these boxes, or use GStreamer 1.22.6 or later.")
+    }
+
     /// `name` is how the key is called in front of people.
     static func key(_ name: String, _ error: KeyError) -> HLSFailure {
         HLSFailure(
