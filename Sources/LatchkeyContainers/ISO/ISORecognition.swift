@@ -164,6 +164,8 @@ public enum FragmentSign: Hashable, Sendable {
     case silent(track: UInt32)
     /// Those of the track are pictures that are encrypted with a constant IV, as the init segment says, and no box has a subsample.
     case unmapped(track: UInt32)
+    /// Those of the track are encrypted, as the init segment says, and the box alone tells how, which a demuxer does not read.
+    case unread(box: String, track: UInt32)
 }
 
 extension ISORecognition {
@@ -173,7 +175,8 @@ extension ISORecognition {
     ///   - bytes: the start of a segment, with or without an init segment in front of it.
     ///   - tracks: of the init segment. Others count as clear.
     ///   - hasDecryptor: whether a decryptor gets the segment. What PIFF's box has in place of the sample entry is enough for it.
-    ///   - findsSilence: whether `silent` is looked for: where a decryptor behind a demuxer would take the samples for clear.
+    ///   - findsSilence: whether `silent` and `unread` are looked for: where a decryptor behind a demuxer would take the samples for
+    ///     clear.
     ///   - needsMaps: whether `unmapped` is, for the same reason.
     public static func sign(
         inSegment bytes: UnsafeRawBufferPointer, of tracks: [InitSegment.Track] = [], hasDecryptor: Bool = false,
@@ -211,6 +214,11 @@ extension ISORecognition {
             if needsMaps, track?.isOfPicturesWithConstantVector == true, isSilent(own, in: bytes) {
                 return .unmapped(track: id)
             }
+            if findsSilence, track?.needsVectors == true || track?.isOfPicturesWithConstantVector == true,
+                let box = unreadBox(among: own, in: bytes)
+            {
+                return .unread(box: box, track: id)
+            }
             guard track?.isClear != false,
                 let box = signingBox(among: own, in: bytes, hasDecryptor, hasParameters: track?.encryption != nil)
             else { continue }
@@ -232,6 +240,13 @@ extension ISORecognition {
             return false
         }
         return information.override == nil && information.sizes == nil && information.filledBox == nil
+    }
+
+    private static func unreadBox(among boxes: [ISOBox], in bytes: [UInt8]) -> String? {
+        guard let information = try? ISOAuxiliaryInformation(boxes, in: bytes), !information.isReadWithoutList else {
+            return nil
+        }
+        return information.filledBox
     }
 
     /// `hasParameters`: whether the sample entry has what groups of encrypted samples need besides.

@@ -218,13 +218,35 @@ import Testing
 
     // MARK: Fragments that say nothing
 
+    private static let offsets = BoxBuilder.full("saio", BoxBuilder.number(1, 4), BoxBuilder.number(0, 4))
+
+    /// IVs where a demuxer looks for them, and in boxes that it does not read.
+    private static let places: [(tracks: [UInt8], boxes: [[UInt8]], unread: String?)] = [
+        (BoxBuilder.track(), [list], "box “senc”"), (BoxBuilder.track(), [sizes], "box “saiz”"),
+        (BoxBuilder.track(), [list, BoxBuilder.full("saiz", [0], BoxBuilder.number(0, 4)), offsets], "box “senc”"),
+        (BoxBuilder.track(), [sizes, offsets], nil), (BoxBuilder.track(), [list, sizes, offsets], nil),
+        (BoxBuilder.track(), clearGroup + [emptyList], nil), (bothTracks, [list], "box “senc”"),
+        (BoxBuilder.track(scheme: "cbcs", tenc: constant()), [list], "box “senc”"),
+        (BoxBuilder.track(scheme: "cbcs", tenc: constant()), [sizes, offsets], nil),
+        (BoxBuilder.track(scheme: "cbcs", tenc: constant(), isSound: true), [list], nil),
+    ]
+
+    @Test(arguments: places.indices) func boxesThatDemuxersDoNotReadAreTold(index: Int) throws {
+        let (tracks, boxes, unread) = Self.places[index]
+        let section = try InitSegment(BoxBuilder.movie(tracks))
+        let found = Self.file(tracks, boxes).withUnsafeBytes {
+            ISORecognition.sign(inSegment: $0, of: section.tracks, hasDecryptor: true, findsSilence: true)
+        }
+        #expect(found == (unread.map { FragmentSign.unread(box: $0, track: 1) } ?? FragmentSign.none))
+    }
+
     /// `isSilent`: the samples need IVs, and there are none. Behind a demuxer, they would be taken for clear.
     private static let silent: [(tracks: [UInt8], boxes: [[UInt8]], isSilent: Bool)] = [
         (BoxBuilder.track(), [], true), (BoxBuilder.track(isSound: true), [], true),
         (BoxBuilder.track(), [emptyList], true),
         (BoxBuilder.track(), [BoxBuilder.full("senc", BoxBuilder.number(0, 4))], true),
         (BoxBuilder.track(), [BoxBuilder.full("saiz", [0], BoxBuilder.number(0, 4))], true),
-        (BoxBuilder.track(), [list], false), (BoxBuilder.track(), [sizes], false),
+        (BoxBuilder.track(), [list, sizes, offsets], false), (BoxBuilder.track(), [sizes, offsets], false),
         // Those of clear samples.
         (BoxBuilder.track(), [BoxBuilder.full("saiz", [0], BoxBuilder.number(2, 4), [0, 0])], false),
         (BoxBuilder.track(), clearGroup, false), (BoxBuilder.track(table: [groups([nil], defaultIndex: 1)]), [], false),

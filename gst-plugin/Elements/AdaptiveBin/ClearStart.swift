@@ -16,7 +16,7 @@ import LatchkeyContainers
 /// is looked at, too. Its boxes may say that it is encrypted, and then nothing can decrypt it, also where a manifest has brought
 /// a decryptor: that needs what the init segment says, or PIFF's box in its place. The same holds if only one track is clear.
 /// A decryptor behind the demuxer takes samples for clear of which nothing is said. So for that one, the first fragment is looked
-/// at behind each init segment that says that they are encrypted, and all further ones if each sample needs an IV.
+/// at behind each init segment that says that they are encrypted, and all further ones if each sample needs an IV or subsamples.
 final class ClearStart {
     /// What decrypts a stream in front of its demuxer or parser.
     private enum Late: String {
@@ -223,6 +223,7 @@ final class ClearStart {
         case .encrypted(let box, let track): return refuse(because: .undeclared(box, track, segment))
         case .silent(let track): return refuse(because: .silent(track, segment))
         case .unmapped(let track): return refuse(because: .unmapped(track, segment))
+        case .unread(let box, let track): return refuse(because: .unread(box, track, segment))
         case .none, .unknown: return nil
         }
     }
@@ -230,7 +231,7 @@ final class ClearStart {
     private static let needsMaps = SampleProtection.marksClearLeadAsEncrypted()
 
     private var needsEachFragment: Bool {
-        tracks.contains { $0.needsVectors || Self.needsMaps && $0.isOfPicturesWithConstantVector }
+        tracks.contains { $0.needsVectors || $0.isOfPicturesWithConstantVector }
     }
 
     private func fragmentSign(in segment: UnsafeRawBufferPointer) -> FragmentSign {

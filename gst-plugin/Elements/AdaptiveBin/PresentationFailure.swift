@@ -217,6 +217,17 @@ extension HLSFailure {
             advice: "Ask for media whose fragments have these boxes, or use GStreamer 1.22.6 or later.")
     }
 
+    /// In a fragment, the box alone tells how samples of the track are encrypted. `segment`: as for `undeclared`.
+    static func unread(_ box: String, _ track: UInt32, _ segment: String?) -> PresentationFailure {
+        PresentationFailure(
+            kind: .unsupported,
+            text:
+                "In a fragment, \(box) alone tells how the samples of track \(track) are encrypted. GStreamer's demuxer "
+                + "needs “saiz” and “saio”."
+                + (segment.map { " The last segment came from \($0)." } ?? ""),
+            advice: "Ask for media whose fragments have the boxes “saiz” and “saio”.")
+    }
+
     /// `name` is how the key is called in front of people.
     static func key(_ name: String, _ error: KeyError) -> HLSFailure {
         HLSFailure(
