@@ -12,6 +12,7 @@ import LatchkeyProtection
 struct ISOAuxiliaryInformation {
     /// The most bytes that are read from outside of the box.
     static let externalLimit = 16 << 20
+    private static let piffName = "PIFF's sample encryption box"
 
     struct Sizes {
         var common: UInt8
@@ -91,6 +92,11 @@ struct ISOAuxiliaryInformation {
         return areSizesEmpty ? nil : "box “saiz”"
     }
 
+    /// Whether it can be read without a `senc` box, of which GStreamer's demuxer knows nothing.
+    var isReadWithoutList: Bool {
+        sizes != nil && (offsets?.count ?? 0) > 0 || lists.contains { $0.name == Self.piffName && $0.count > 0 }
+    }
+
     private mutating func readSizes(_ box: ISOBox, in bytes: [UInt8]) throws(FormatError) {
         var (reader, _, flags) = try box.fullReader(bytes)
         if flags & 1 != 0 { try reader.skip(8) }
@@ -130,7 +136,7 @@ struct ISOAuxiliaryInformation {
         let count = try reader.readUInt32()
         lists.append(
             List(
-                name: box.type == "uuid" ? "PIFF's sample encryption box" : "box “senc”",
+                name: box.type == "uuid" ? Self.piffName : "box “senc”",
                 start: box.body.lowerBound + reader.offset, end: box.body.upperBound, count: Int(count),
                 hasSubsamples: flags & 2 != 0))
     }

@@ -73,7 +73,11 @@ struct ISOFragment: Sendable {
         var (reader, _, flags) = try tfhd.fullReader(bytes)
         let track = try movie.track(try reader.readUInt32())
         var base = flags & 0x20000 != 0 ? offset : dataEnd
-        if flags & 0x1 != 0 { base = try reader.readUInt64() }
+        if flags & 0x1 != 0 {
+            base = try reader.readUInt64()
+            // It may count in the file that the segment is, or is a part of.
+            if Self.mediaFollows(boxes, in: bytes) { base = offset }
+        }
         let entry = flags & 0x2 != 0 ? try reader.readUInt32() : track.defaultEntry
         if flags & 0x8 != 0 { try reader.skip(4) }
         let size = flags & 0x10 != 0 ? try reader.readUInt32() : track.defaultSize
@@ -102,6 +106,16 @@ struct ISOFragment: Sendable {
             external: external)
         for box in boxes where ISOTrack.isAboutSamples(box, in: bytes) { patches.append(box.freeing(from: offset)) }
         return false
+    }
+
+    /// Whether the samples begin right behind the header of the `mdat` box behind the fragment, if their offset counts from the
+    /// fragment.
+    private static func mediaFollows(_ boxes: [ISOBox], in bytes: [UInt8]) -> Bool {
+        guard let run = boxes.first(where: { $0.type == "trun" }),
+            var (reader, _, flags) = try? run.fullReader(bytes), flags & 0x1 != 0, (try? reader.skip(4)) != nil,
+            let distance = try? reader.readUInt32()
+        else { return false }
+        return [8, 16].contains(Int(distance) - bytes.count)
     }
 
     /// Adds the samples of the `trun` boxes.

@@ -162,6 +162,10 @@ public enum FragmentSign: Hashable, Sendable {
     case encrypted(box: String, track: UInt32)
     /// Those of the track are encrypted with IVs of their own, as the init segment says, and no box has one.
     case silent(track: UInt32)
+    /// Those of the track are pictures that are encrypted with a constant IV, as the init segment says, and no box has a subsample.
+    case unmapped(track: UInt32)
+    /// Those of the track are encrypted, as the init segment says, and the box alone tells how, which a demuxer does not read.
+    case unread(box: String, track: UInt32)
 }
 
 extension ISORecognition {
@@ -171,10 +175,12 @@ extension ISORecognition {
     ///   - bytes: the start of a segment, with or without an init segment in front of it.
     ///   - tracks: of the init segment. Others count as clear.
     ///   - hasDecryptor: whether a decryptor gets the segment. What PIFF's box has in place of the sample entry is enough for it.
-    ///   - findsSilence: whether `silent` is looked for: where a decryptor behind a demuxer would take the samples for clear.
+    ///   - findsSilence: whether `silent` and `unread` are looked for: where a decryptor behind a demuxer would take the samples for
+    ///     clear.
+    ///   - needsMaps: whether `unmapped` is, for the same reason.
     public static func sign(
         inSegment bytes: UnsafeRawBufferPointer, of tracks: [InitSegment.Track] = [], hasDecryptor: Bool = false,
-        findsSilence: Bool = false
+        findsSilence: Bool = false, needsMaps: Bool = false
     ) -> FragmentSign {
         var place = 0
         while bytes.count - place >= 16 {
@@ -185,7 +191,7 @@ extension ISORecognition {
             guard Int(size) <= bytes.count - place else { break }
             let end = place + Int(size)
             if header.type == "moof" {
-                return sign(inFragment: Array(bytes[place..<end]), tracks, hasDecryptor, findsSilence)
+                return sign(inFragment: Array(bytes[place..<end]), tracks, hasDecryptor, findsSilence, needsMaps)
             }
             place = end
         }
@@ -193,7 +199,8 @@ extension ISORecognition {
     }
 
     private static func sign(
-        inFragment bytes: [UInt8], _ tracks: [InitSegment.Track], _ hasDecryptor: Bool, _ findsSilence: Bool
+        inFragment bytes: [UInt8], _ tracks: [InitSegment.Track], _ hasDecryptor: Bool, _ findsSilence: Bool,
+        _ needsMaps: Bool
     ) -> FragmentSign {
         guard let moof = try? ISOBox.boxes(in: bytes, range: 0..<bytes.count).first,
             let boxes = try? moof.children(in: bytes)
@@ -204,6 +211,14 @@ extension ISORecognition {
             let id = (try? header?.readUInt32()) ?? 0
             let track = tracks.first { $0.id == id }
             if findsSilence, track?.needsVectors == true, isSilent(own, in: bytes) { return .silent(track: id) }
+            if needsMaps, track?.isOfPicturesWithConstantVector == true, isSilent(own, in: bytes) {
+                return .unmapped(track: id)
+            }
+            if findsSilence, track?.needsVectors == true || track?.isOfPicturesWithConstantVector == true,
+                let box = unreadBox(among: own, in: bytes)
+            {
+                return .unread(box: box, track: id)
+            }
             guard track?.isClear != false,
                 let box = signingBox(among: own, in: bytes, hasDecryptor, hasParameters: track?.encryption != nil)
             else { continue }
@@ -225,6 +240,13 @@ extension ISORecognition {
             return false
         }
         return information.override == nil && information.sizes == nil && information.filledBox == nil
+    }
+
+    private static func unreadBox(among boxes: [ISOBox], in bytes: [UInt8]) -> String? {
+        guard let information = try? ISOAuxiliaryInformation(boxes, in: bytes), !information.isReadWithoutList else {
+            return nil
+        }
+        return information.filledBox
     }
 
     /// `hasParameters`: whether the sample entry has what groups of encrypted samples need besides.

@@ -36,8 +36,26 @@ public struct InitSegment: Sendable {
 
         /// Whether each sample has an IV of its own, unless a group of a fragment says otherwise.
         package var needsVectors: Bool {
+            isAllProtected && encryptions.allSatisfy { $0.initializationVectorSize > 0 }
+        }
+
+        /// Whether each sample is a picture of NAL units that is encrypted with a constant IV, unless a group of a fragment says
+        /// otherwise.
+        package var isOfPicturesWithConstantVector: Bool {
+            isAllProtected
+                && encryptions.allSatisfy { $0.initializationVectorSize == 0 && Self.hasUnits($0.originalFormat) }
+        }
+
+        private var isAllProtected: Bool {
             !formats.isEmpty && formats.allSatisfy { $0.hasPrefix("enc") } && !encryptions.isEmpty && !hasClearGroups
-                && encryptions.allSatisfy { $0.isProtected && $0.initializationVectorSize > 0 }
+                && encryptions.allSatisfy(\.isProtected)
+        }
+
+        private static func hasUnits(_ format: String) -> Bool {
+            switch SampleCodec(fourCC: format) {
+            case .h264?, .h265?: true
+            default: false
+            }
         }
 
         /// Whether its samples are clear, unless a fragment says otherwise. False where the sample entries cannot tell.

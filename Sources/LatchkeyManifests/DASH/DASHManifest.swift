@@ -718,9 +718,14 @@ extension DASHManifest {
 
     /// Whether the first bytes of a file are those of a manifest: its first element is an MPD of the namespace of DASH.
     /// Comments, the declaration and a document type in front of it are stepped over. The bytes may end anywhere behind
-    /// the tag's name.
+    /// the tag's name. They may be in UTF-16.
     public static func isManifest(start: [UInt8]) -> Bool {
         var rest = start.prefix(recognitionSize)
+        let units = Array(rest.prefix(rest.count & ~1))
+        // The second half of the last character may be missing.
+        if let text = UTF16Text.decode(units) ?? UTF16Text.decode(Array(units.dropLast(2))) {
+            rest = Array(text.utf8)[...]
+        }
         if rest.starts(with: [0xEF, 0xBB, 0xBF]) { rest = rest.dropFirst(3) }
         while true {
             rest = rest.drop { $0 == 0x20 || 0x09...0x0D ~= $0 }

@@ -133,7 +133,8 @@ private struct Reader {
     private var hasParts = false
     private var isOfKeyFrames = false
     private var firstLine = 0
-    private var previous: (url: String, range: HLSByteRange)?
+    /// Where the byte range of the segment in front ends; nil where that has none.
+    private var previousEnd: UInt64?
     private var urlSize = 0
     private var keyCount = 0
     private var mapCount = 0
@@ -212,12 +213,12 @@ private struct Reader {
         try findKey()
         var range: HLSByteRange?
         if let byteRange {
-            // One without an offset that follows none starts with the resource, as for the stock demuxer.
-            let end = previous.flatMap { $0.url == url ? $0.range.end : nil }
-            let found = try HLSByteRange(parsing: byteRange, previousEnd: end ?? 0)
+            // As for the stock demuxer, one without an offset goes on where the one in front ends, also if that is of another
+            // URL: each URL of one file may have a token of its own. If it follows none, it starts with the resource.
+            let found = try HLSByteRange(parsing: byteRange, previousEnd: previousEnd ?? 0)
             range = key?.value.method == .aes128 && !isOfKeyFrames ? found.wholeBlocks : found
         }
-        previous = range.map { (url, $0) }
+        previousEnd = range?.end
         try appendSegment(url: url, duration: duration, byteRange: range)
         let (next, overflow) = sequence.addingReportingOverflow(1)
         guard !overflow else { throw .malformed("a media sequence number above 2^64 - 1") }
@@ -285,7 +286,7 @@ private struct Reader {
         result.scope = scope
         isKeyKnown = false
         map = last.sharedMap
-        previous = last.byteRange.map { (last.url, $0) }
+        previousEnd = last.byteRange?.end
     }
 
     mutating func finish() throws(FormatError) -> HLSMediaPlaylist {

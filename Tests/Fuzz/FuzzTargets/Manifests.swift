@@ -70,6 +70,19 @@ extension FuzzTarget {
         },
         FuzzTarget("fragment-sign") { bytes in
             func sign(_ bytes: [UInt8]) -> FragmentSign { bytes.withUnsafeBytes { ISORecognition.sign(inSegment: $0) } }
+            func fragments(inPiecesOf size: Int) -> [[UInt8]] {
+                var walk = FragmentWalk()
+                var found: [[UInt8]] = []
+                for start in stride(from: 0, to: bytes.count, by: size) {
+                    let piece = Array(bytes[start..<min(start + size, bytes.count)])
+                    while let range = walk.wanted(inPieceOf: piece.count) {
+                        if let fragment = walk.take(piece[range]) { found.append(fragment) }
+                    }
+                }
+                return found
+            }
+            let whole = fragments(inPiecesOf: max(bytes.count, 1))
+            promise(whole == fragments(inPiecesOf: 7), "the cuts of a stream change nothing")
             let found = sign(bytes)
             guard case .unknown(let rest) = found else {
                 // It was told by whole boxes: more bytes behind them change nothing.

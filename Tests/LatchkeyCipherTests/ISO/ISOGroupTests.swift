@@ -218,13 +218,35 @@ import Testing
 
     // MARK: Fragments that say nothing
 
+    private static let offsets = BoxBuilder.full("saio", BoxBuilder.number(1, 4), BoxBuilder.number(0, 4))
+
+    /// IVs where a demuxer looks for them, and in boxes that it does not read.
+    private static let places: [(tracks: [UInt8], boxes: [[UInt8]], unread: String?)] = [
+        (BoxBuilder.track(), [list], "box “senc”"), (BoxBuilder.track(), [sizes], "box “saiz”"),
+        (BoxBuilder.track(), [list, BoxBuilder.full("saiz", [0], BoxBuilder.number(0, 4)), offsets], "box “senc”"),
+        (BoxBuilder.track(), [sizes, offsets], nil), (BoxBuilder.track(), [list, sizes, offsets], nil),
+        (BoxBuilder.track(), clearGroup + [emptyList], nil), (bothTracks, [list], "box “senc”"),
+        (BoxBuilder.track(scheme: "cbcs", tenc: constant()), [list], "box “senc”"),
+        (BoxBuilder.track(scheme: "cbcs", tenc: constant()), [sizes, offsets], nil),
+        (BoxBuilder.track(scheme: "cbcs", tenc: constant(), isSound: true), [list], nil),
+    ]
+
+    @Test(arguments: places.indices) func boxesThatDemuxersDoNotReadAreTold(index: Int) throws {
+        let (tracks, boxes, unread) = Self.places[index]
+        let section = try InitSegment(BoxBuilder.movie(tracks))
+        let found = Self.file(tracks, boxes).withUnsafeBytes {
+            ISORecognition.sign(inSegment: $0, of: section.tracks, hasDecryptor: true, findsSilence: true)
+        }
+        #expect(found == (unread.map { FragmentSign.unread(box: $0, track: 1) } ?? FragmentSign.none))
+    }
+
     /// `isSilent`: the samples need IVs, and there are none. Behind a demuxer, they would be taken for clear.
     private static let silent: [(tracks: [UInt8], boxes: [[UInt8]], isSilent: Bool)] = [
         (BoxBuilder.track(), [], true), (BoxBuilder.track(isSound: true), [], true),
         (BoxBuilder.track(), [emptyList], true),
         (BoxBuilder.track(), [BoxBuilder.full("senc", BoxBuilder.number(0, 4))], true),
         (BoxBuilder.track(), [BoxBuilder.full("saiz", [0], BoxBuilder.number(0, 4))], true),
-        (BoxBuilder.track(), [list], false), (BoxBuilder.track(), [sizes], false),
+        (BoxBuilder.track(), [list, sizes, offsets], false), (BoxBuilder.track(), [sizes, offsets], false),
         // Those of clear samples.
         (BoxBuilder.track(), [BoxBuilder.full("saiz", [0], BoxBuilder.number(2, 4), [0, 0])], false),
         (BoxBuilder.track(), clearGroup, false), (BoxBuilder.track(table: [groups([nil], defaultIndex: 1)]), [], false),
@@ -250,6 +272,37 @@ import Testing
         }
         guard isSilent else { return }
         #expect(throws: FormatError.self) { try uses(file) }
+    }
+
+    private static func constant(_ isProtected: Bool = true) -> [UInt8] {
+        BoxBuilder.full(
+            "tenc", version: 1, [0, 0x19, isProtected ? 1 : 0, 0], BoxBuilder.keyID,
+            isProtected ? [16] + BoxBuilder.keyID : [])
+    }
+
+    /// Pictures with a constant IV that have no subsamples, which some versions of a demuxer do not tell from clear ones.
+    private static let unmapped: [(tracks: [UInt8], boxes: [[UInt8]], isUnmapped: Bool)] = [
+        (BoxBuilder.track(scheme: "cbcs", tenc: constant()), [], true),
+        (BoxBuilder.track(scheme: "cbcs", tenc: constant()), [emptyList], true),
+        (BoxBuilder.track(scheme: "cbcs", tenc: constant()), [list], false),
+        (BoxBuilder.track(scheme: "cbcs", tenc: constant()), [sizes], false),
+        (BoxBuilder.track(scheme: "cbcs", tenc: constant()), clearGroup, false),
+        (BoxBuilder.track(scheme: "cbcs", tenc: constant(), table: [groups([nil], defaultIndex: 1)]), [], false),
+        (BoxBuilder.track(scheme: "cbcs", tenc: constant(false)), [], false),
+        (BoxBuilder.track(scheme: "cbcs", tenc: constant(), isSound: true), [], false),
+        (BoxBuilder.track(), [], false),
+    ]
+
+    @Test(arguments: unmapped.indices) func fragmentsWithoutSubsamplesAreTold(index: Int) throws {
+        let (tracks, boxes, isUnmapped) = Self.unmapped[index]
+        let section = try InitSegment(BoxBuilder.movie(tracks))
+        let file = Self.file(tracks, boxes)
+        for needsMaps in [true, false] {
+            let found = file.withUnsafeBytes {
+                ISORecognition.sign(inSegment: $0, of: section.tracks, hasDecryptor: true, needsMaps: needsMaps)
+            }
+            #expect(found == (isUnmapped && needsMaps ? FragmentSign.unmapped(track: 1) : FragmentSign.none))
+        }
     }
 
     // MARK: Several ways to decrypt, and what is not supported

@@ -91,6 +91,26 @@ import Testing
             ])
     }
 
+    /// In a segment of a stream, which is a file of its own or a part of one. `saio` counts from the same place.
+    @Test(arguments: [0, 24, 1 << 20]) func theBaseDataOffsetMayBeThatOfAnotherFile(base: Int) throws {
+        let movie = BoxBuilder.movie()
+        let entries = Self.vectors.flatMap(\.self)
+        let fragment = BoxBuilder.fragment { size in
+            [
+                BoxBuilder.tfhd(base: base), BoxBuilder.trun(offset: size + 8, sizes: [20, 30]),
+                BoxBuilder.full("saiz", [8] + BoxBuilder.number(2, 4)),
+                BoxBuilder.full("saio", BoxBuilder.number(1, 4) + BoxBuilder.number(size - entries.count, 4)),
+                BoxBuilder.box("free", entries),
+            ]
+        }
+        let first = movie.count + fragment.count + 8
+        #expect(
+            try samples(movie + fragment + Self.media) == [
+                Found(offset: first, vector: 0xA1, subsamples: []),
+                Found(offset: first + 20, vector: 0xA2, subsamples: []),
+            ])
+    }
+
     @Test(arguments: [[false], [true], [false, true], [true, false]])
     func samplesTellWhatTheyAre(areSound: [Bool]) throws {
         let tracks = areSound.enumerated().map { BoxBuilder.track($0 + 1, isSound: $1) }

@@ -290,6 +290,22 @@ import Testing
         #expect(DASHManifest.isManifest(start: Array(text.utf8)) == isManifest)
     }
 
+    /// With a byte order mark and without, also if the bytes end within a character.
+    @Test(arguments: ["", "\u{FEFF}"], [true, false])
+    func theStartOfAManifestInUTF16IsRecognized(mark: String, isLittleEndian: Bool) {
+        func bytes(_ text: String) -> [UInt8] {
+            text.utf16.flatMap { unit -> [UInt8] in
+                let halves = [UInt8(truncatingIfNeeded: unit), UInt8(truncatingIfNeeded: unit >> 8)]
+                return isLittleEndian ? halves : [halves[1], halves[0]]
+            }
+        }
+        let start = "<?xml version='1.0' encoding='UTF-16'?><!-- ü -->"
+        let manifest = bytes("\(mark)\(start)<MPD xmlns='urn:mpeg:dash:schema:mpd:2011'><!-- 😀")
+        for cut in 0..<5 { #expect(DASHManifest.isManifest(start: Array(manifest.dropLast(cut)))) }
+        #expect(!DASHManifest.isManifest(start: bytes("\(mark)\(start)<MPD xmlns='urn:other'>")))
+        #expect(!DASHManifest.isManifest(start: bytes("\(mark)\(start)<html>")))
+    }
+
     @Test func everyManifestOfTheCorpusIsRead() throws {
         for name in ["dash-cenc-static-live", "shaka-cbcs-alldrm", "hls-fmp4-cbcs-3drm", "shaka-cenc-keyrot"] {
             let bytes = Array(try CorpusBoxes.corpusFile("\(name)/stream.mpd"))

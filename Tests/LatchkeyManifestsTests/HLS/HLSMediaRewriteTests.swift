@@ -373,6 +373,43 @@ import Testing
         #expect(far.asked == ["128@0", "3@9223372036854775803"])
     }
 
+    /// A file whose URL has another token for each segment. RFC 8216, 4.3.2.2 does not have such ranges; players do.
+    @Test func rangesWithoutOffsetsGoOnBehindOtherURLs() throws {
+        let (seen, _, _) = try rewritten(
+            """
+            #EXT-X-KEY:METHOD=SAMPLE-AES,URI="skd://1",KEYFORMAT="com.apple.streamingkeydelivery"
+            #EXT-X-MAP:URI="i.mp4"
+            #EXTINF:4,
+            #EXT-X-BYTERANGE:10@5
+            a.m4s?1
+            #EXTINF:4,
+            #EXT-X-BYTERANGE:20
+            a.m4s?2
+            #EXTINF:4,
+            b.m4s
+            #EXTINF:4,
+            #EXT-X-BYTERANGE:30
+            c.m4s
+            """)
+        #expect(seen.map(\.range) == ["10@5", "20@15", nil, "30@0"])
+        let whole = try rewritten(
+            """
+            #EXT-X-KEY:METHOD=AES-128,URI="k.bin"
+            #EXTINF:4,
+            #EXT-X-BYTERANGE:33@0
+            a.ts?1
+            #EXTINF:4,
+            #EXT-X-BYTERANGE:32
+            a.ts?2
+            """
+        ).result
+        let ranges = whole.resources.map { resource -> String? in
+            guard case .segment(let segment) = resource else { return nil }
+            return segment.byteRange?.text
+        }
+        #expect(ranges == ["48@0", "32@48"])
+    }
+
     /// Ranges of key frames count bytes in the clear of segments that are encrypted from their start (RFC 8216, 6.3.6).
     @Test func keyFramesOfWholeSegments() throws {
         let key = HLSKey(

@@ -6,6 +6,7 @@ import random
 import re
 import time
 
+import corpus
 import hls_media as media
 import manifests
 import pipelines
@@ -85,18 +86,20 @@ def fragmented(says_vector):
     return files | {"v.m3u8": media.media_playlist(lines), "master.m3u8": media.master_playlist([("v.m3u8", 300_000)])}
 
 
-def without_vectors():
-    """Fragments without the boxes that have the IVs of their samples."""
+def without_vectors(first=1, hidden=(b"senc", b"saiz", b"saio")):
+    """From that number on, fragments without these boxes about the IVs of their samples."""
     files = {name: bytearray(data) for name, data in manifests.protected_files().items() if name.startswith("v_")}
-    for data in files.values():
+    for number in range(first, 5):
+        data = files[f"v_{number}.m4s"]
         for kind, start, _end in list(media.boxes(data)):
-            if kind in (b"senc", b"saiz", b"saio"):
+            if kind in hidden:
                 data[start + 4:start + 8] = b"free"
+    key = bytes.fromhex(corpus.case(manifests.PROTECTED).keys[manifests.track_kid("video")])
     lines = ['#EXT-X-MAP:URI="v_init.mp4"', '#EXT-X-KEY:METHOD=SAMPLE-AES-CTR,URI="key.bin"']
     for number in range(1, 5):
         lines += media.segment_lines(1, f"v_{number}.m4s")
     return {name: bytes(data) for name, data in files.items()} | {
-        "key.bin": media.key_of("hostile"), "v.m3u8": media.media_playlist(lines),
+        "key.bin": key, "v.m3u8": media.media_playlist(lines),
         "master.m3u8": media.master_playlist([("v.m3u8", 300_000)])}
 
 
@@ -222,6 +225,8 @@ ALL = {
     "hostile/iv-of-playlist": ends(lambda: fragmented(True), SEGMENT, NOTHING),
     "hostile/iv-of-number": ends(lambda: fragmented(False), SEGMENT, NOTHING),
     "hostile/no-ivs": ends(without_vectors, r"samples of track \d+ have no IV"),
+    "hostile/ivs-in-senc": ends(lambda: without_vectors(1, (b"saiz", b"saio")), "box “senc” alone tells"),
+    "hostile/no-ivs-later": ends(lambda: without_vectors(3), r"samples of track \d+ have no IV"),
     "hostile/noise-video": ends(lambda: transport(noisy("video")), SEGMENT, "made no pictures"),
     "hostile/noise-sound": sound,
     "hostile/live-noise": live(0), "hostile/live-noise-later": live(3),

@@ -452,6 +452,9 @@ DESCRIBED = {
         of_set=lambda kid: "<!-- \u6f22 -->" + _marked(uuid.UUID(kid).hex.upper()) + _clear_key(
             "<!-- a --><clearkey:Laurl Lic_type='EME-1.0'>\n <![CDATA[license]]><?a b?>\n</clearkey:Laurl>")),
     "attribute": lambda: _described(of_set=lambda kid: _marked(kid) + _clear_key('<ms:laurl licenseUrl="license"/>')),
+    # Which GStreamer's own typefinder does not take for a manifest.
+    "utf-16": lambda: ('\ufeff<?xml version="1.0" encoding="UTF-16"?>' + _described(
+        of_set=lambda kid: _marked(kid) + _clear_key(LAURL))).encode("utf-16-le"),
 }
 
 

@@ -16,7 +16,7 @@ import LatchkeyContainers
 /// is looked at, too. Its boxes may say that it is encrypted, and then nothing can decrypt it, also where a manifest has brought
 /// a decryptor: that needs what the init segment says, or PIFF's box in its place. The same holds if only one track is clear.
 /// A decryptor behind the demuxer takes samples for clear of which nothing is said. So for that one, the first fragment is looked
-/// at behind each init segment that says that they are encrypted.
+/// at behind each init segment that says that they are encrypted, and all further ones if each sample needs an IV or subsamples.
 final class ClearStart {
     /// What decrypts a stream in front of its demuxer or parser.
     private enum Late: String {
@@ -48,6 +48,8 @@ final class ClearStart {
     private var tracks: [InitSegment.Track] = []
     /// What came of the segment, if that is less than its `moof` box.
     private var held: [UInt8] = []
+    /// Goes from fragment to fragment in front of a decryptor that stands behind its demuxer.
+    private var walk: FragmentWalk?
 
     /// In bytes. More is not waited for.
     private static let heldLimit = 256 << 10
@@ -104,6 +106,7 @@ final class ClearStart {
     /// Looks at what comes behind a SEGMENT event.
     private func look() {
         held = []
+        if walk != nil { walk = FragmentWalk() }
         guard !isLooking, hasISODecryptor || state == .unknown || state == .clear,
             readsInitSegments || mayHaveNotes || mayHaveProgramMap
         else { return }
@@ -126,6 +129,7 @@ final class ClearStart {
         // Caps may come behind the SEGMENT event.
         if state == .hasDecryptor, !hasISODecryptor { return .enough }
         switch buffer.withBytesOfFirstMemory(Self.front(of:)) ?? .media {
+        case .media where walk != nil, .note where walk != nil: return walkOn(buffer)
         case .media where awaitsFragment, .note where awaitsFragment: return lookForFragment(buffer)
         case .media:
             // Segments in envelopes have notes that no SEGMENT event tells of.
@@ -138,6 +142,7 @@ final class ClearStart {
             return isEncrypted ? insert(.transportStreamOrPackedAudio) : .more
         case .initSegment:
             guard readsInitSegments else { return .enough }
+            walk = nil
             // The stock demuxer may join the first segment to it, which is not to be copied for this.
             var verdict = buffer.withBytesOfFirstMemory(Self.isProtected).flatMap { $0 }
             tracks = buffer.withBytesOfFirstMemory(Self.readTracks) ?? []
@@ -151,7 +156,12 @@ final class ClearStart {
             awaitsFragment = false
             guard !isProtected else {
                 let next = hasISODecryptor ? BufferLook.enough : encryptedInitSegmentDidCome()
-                guard next == .enough, isBehindDemuxer || tracks.contains(where: \.isClear) else { return next }
+                guard next == .enough else { return next }
+                guard !isBehindDemuxer else {
+                    walk = FragmentWalk()
+                    return walkOn(buffer)
+                }
+                guard tracks.contains(where: \.isClear) else { return next }
                 held = []
                 return lookForFragment(buffer)
             }
@@ -169,29 +179,65 @@ final class ClearStart {
         awaitsFragment = false
         guard let part = buffer.part(from: 0) else { return .enough }
         part.keep(min(part.size, Self.heldLimit), from: 0)
-        let sign = part.withBytes { bytes -> FragmentSign in
+        let found = part.withBytes { bytes -> FragmentSign in
             if !held.isEmpty { held += bytes }
             let sign = held.isEmpty ? fragmentSign(in: bytes) : held.withUnsafeBytes { fragmentSign(in: $0) }
             if case .unknown(let rest) = sign { held = held.isEmpty ? Array(bytes.suffix(rest)) : held.suffix(rest) }
             return sign
         }
-        switch sign {
-        case .unknown where buffer.size <= Self.heldLimit && held.count <= Self.heldLimit:
+        let sign = found ?? FragmentSign.none
+        if case .unknown = sign, buffer.size <= Self.heldLimit, held.count <= Self.heldLimit {
             awaitsFragment = true
             return .more
-        case .encrypted(let box, let track):
-            return refuse(because: .undeclared(box, track, ask { $0.lastSegment }.flatMap { $0 }))
-        case .silent(let track):
-            return refuse(because: .silent(track, ask { $0.lastSegment }.flatMap { $0 }))
-        default:
-            held = []
+        }
+        held = []
+        return refusal(for: sign) ?? .enough
+    }
+
+    /// Looks at what is there of the next fragments. Nothing else is copied.
+    private func walkOn(_ buffer: borrowing Buffer) -> BufferLook {
+        while let range = walk?.wanted(inPieceOf: buffer.size) {
+            guard let part = buffer.part(from: range.lowerBound) else {
+                walk = nil
+                return .enough
+            }
+            part.keep(range.count, from: 0)
+            guard let fragment = walk?.take(part.copyBytes()) else { continue }
+            let sign = fragment.withUnsafeBytes { fragmentSign(in: $0) }
+            if let stop = refusal(for: sign) { return stop }
+            guard needsEachFragment else {
+                walk = nil
+                return .enough
+            }
+        }
+        guard walk?.isLost == false else {
+            walk = nil
             return .enough
         }
+        return .more
+    }
+
+    private func refusal(for sign: FragmentSign) -> BufferLook? {
+        let segment = ask { $0.lastSegment }.flatMap { $0 }
+        switch sign {
+        case .encrypted(let box, let track): return refuse(because: .undeclared(box, track, segment))
+        case .silent(let track): return refuse(because: .silent(track, segment))
+        case .unmapped(let track): return refuse(because: .unmapped(track, segment))
+        case .unread(let box, let track): return refuse(because: .unread(box, track, segment))
+        case .none, .unknown: return nil
+        }
+    }
+
+    private static let needsMaps = SampleProtection.marksClearLeadAsEncrypted()
+
+    private var needsEachFragment: Bool {
+        tracks.contains { $0.needsVectors || $0.isOfPicturesWithConstantVector }
     }
 
     private func fragmentSign(in segment: UnsafeRawBufferPointer) -> FragmentSign {
         ISORecognition.sign(
-            inSegment: segment, of: tracks, hasDecryptor: state == .hasDecryptor, findsSilence: isBehindDemuxer)
+            inSegment: segment, of: tracks, hasDecryptor: state == .hasDecryptor, findsSilence: isBehindDemuxer,
+            needsMaps: isBehindDemuxer && Self.needsMaps)
     }
 
     private func encryptedInitSegmentDidCome() -> BufferLook {

@@ -208,6 +208,29 @@ extension HLSFailure {
             advice: "Ask for media whose fragments have these boxes, or for media that is clear.")
     }
 
+    /// The init segment says that the pictures of the track are encrypted with a constant IV, and a fragment has no subsamples.
+    /// `segment`: as for `undeclared`.
+    static func unmapped(_ track: UInt32, _ segment: String?) -> PresentationFailure {
+        PresentationFailure(
+            kind: .unsupported,
+            text:
+                "In a fragment, the encrypted samples of track \(track) have no subsamples: no box “senc” or “saiz” has "
+                + "them. GStreamer before 1.22.6 takes such pictures for clear."
+                + (segment.map { " The last segment came from \($0)." } ?? ""),
+            advice: "Ask for media whose fragments have these boxes, or use GStreamer 1.22.6 or later.")
+    }
+
+    /// In a fragment, the box alone tells how samples of the track are encrypted. `segment`: as for `undeclared`.
+    static func unread(_ box: String, _ track: UInt32, _ segment: String?) -> PresentationFailure {
+        PresentationFailure(
+            kind: .unsupported,
+            text:
+                "In a fragment, \(box) alone tells how the samples of track \(track) are encrypted. GStreamer's demuxer "
+                + "needs “saiz” and “saio”."
+                + (segment.map { " The last segment came from \($0)." } ?? ""),
+            advice: "Ask for media whose fragments have the boxes “saiz” and “saio”.")
+    }
+
     /// `name` is how the key is called in front of people.
     static func key(_ name: String, _ error: KeyError) -> HLSFailure {
         HLSFailure(

@@ -22,12 +22,19 @@ struct SampleProtection {
     private(set) var unexplainedCount = 0
     /// Whether a sample had a meta.
     private(set) var hasExplained = false
-    /// Workaround (GStreamer <1.22.6): qtdemux marks the clear lead of cbcs video as encrypted.
     private let marksClearLeadAsEncrypted: Bool
 
     init(gstreamerVersion: (major: UInt32, minor: UInt32, micro: UInt32) = Environment.gstreamerVersion) {
-        marksClearLeadAsEncrypted =
-            gstreamerVersion.major == 1 && gstreamerVersion.minor == 22 && gstreamerVersion.micro < 6
+        marksClearLeadAsEncrypted = Self.marksClearLeadAsEncrypted(gstreamerVersion)
+    }
+
+    /// Workaround (GStreamer <1.22.6): qtdemux marks the clear lead of cbcs video as encrypted. So samples of NAL units that have
+    /// a constant IV and no subsamples count as clear, and fragments that have no subsamples at all end playback
+    /// (`ClearStart`).
+    static func marksClearLeadAsEncrypted(
+        _ version: (major: UInt32, minor: UInt32, micro: UInt32) = Environment.gstreamerVersion
+    ) -> Bool {
+        version.major == 1 && version.minor == 22 && version.micro < 6
     }
 
     /// The names of the meta's fields, looked up once and kept here: a global would be guarded at each use.
