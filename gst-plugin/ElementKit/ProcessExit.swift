@@ -29,12 +29,10 @@ private func stopPluginLoads() {
 private func holdPluginLookups(_ registry: UnsafeMutableRawPointer?) -> UnsafeMutableRawPointer? {
     ek_object_lock(registry)
     // A thread that has just looked a plug-in up opens its file, as soon as it has a processor. Then glibc's own lock tells when
-    // that is done.
+    // that is done. On a busy machine, each look takes a while too: the time is bounded, and not the number of looks.
     var loads = PendingLoads(PendingLoads.others())
-    for _ in 0..<200 {
-        guard loads.remain(PendingLoads.others()) else { break }
-        usleep(1_000)
-    }
+    let end = MonotonicTime.now &+ 200_000_000
+    while loads.remain(PendingLoads.others()), MonotonicTime.now < end { usleep(1_000) }
     usleep(5_000)
     if let program = dlopen(nil, RTLD_LAZY) { dlclose(program) }
     isHeld.store(true, ordering: .releasing)

@@ -175,8 +175,8 @@ extension ISORecognition {
     ///   - bytes: the start of a segment, with or without an init segment in front of it.
     ///   - tracks: of the init segment. Others count as clear.
     ///   - hasDecryptor: whether a decryptor gets the segment. What PIFF's box has in place of the sample entry is enough for it.
-    ///   - findsSilence: whether `silent` and `unread` are looked for: where a decryptor behind a demuxer would take the samples for
-    ///     clear.
+    ///   - findsSilence: whether `silent` and `unread` are looked for: where a decryptor behind a demuxer would take the samples
+    ///     for clear.
     ///   - needsMaps: whether `unmapped` is, for the same reason.
     public static func sign(
         inSegment bytes: UnsafeRawBufferPointer, of tracks: [InitSegment.Track] = [], hasDecryptor: Bool = false,

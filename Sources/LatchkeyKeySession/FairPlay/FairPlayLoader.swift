@@ -145,8 +145,8 @@ public final class FairPlayLoader: StoredKeyLoader {
                 ?? record.payload
         } catch {
             throw .invalidConfiguration(
-                "the first playback of a stored key cannot be recorded: \(error.reason); make its folder one that can be "
-                    + "written and has room")
+                "the first playback of a stored key cannot be recorded: \(error.reason); make its folder one that can "
+                    + "be written and has room")
         }
     }
 

@@ -300,8 +300,8 @@ struct LicenseRequestValues {
         case .parameter(let name):
             guard isTrusted else {
                 throw .denied(
-                    "\(service) wants the parameter “\(name)”, which goes only to a server that the configuration names; "
-                        + "name the key server there")
+                    "\(service) wants the parameter “\(name)”, which goes only to a server that the configuration "
+                        + "names; name the key server there")
             }
             guard let text = parameters[name] else {
                 throw .invalidConfiguration("\(service) wants the parameter “\(name)”; set it in the configuration")

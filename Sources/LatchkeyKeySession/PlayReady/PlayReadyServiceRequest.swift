@@ -70,8 +70,9 @@ public struct PlayReadyServiceRequest: Sendable {
 
     /// Sends it as it is now. Returns the body of the answer; a service's fault is one.
     ///
-    /// Sends it once more if the connection was lost. Ends soon after the task is cancelled. Throws `denied` where media or a service names the URL, and
-    /// `Configuration.mediaLicenseURLs` does not allow it; a `url` that was changed is not checked. Throws `serverStatus` for a status that is no success and brings no fault.
+    /// Sends it once more if the connection was lost. Ends soon after the task is cancelled. Throws `denied` where media or a
+    /// service names the URL, and `Configuration.mediaLicenseURLs` does not allow it; a `url` that was changed is not checked.
+    /// Throws `serverStatus` for a status that is no success and brings no fault.
     public func send() async throws(KeyError) -> [UInt8] {
         // The trusted clock asks again by itself.
         let (request, response) = try await transport.exchange(repeats: operation != .getTime) { () throws(KeyError) in

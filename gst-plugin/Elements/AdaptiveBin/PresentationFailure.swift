@@ -214,8 +214,8 @@ extension HLSFailure {
         PresentationFailure(
             kind: .unsupported,
             text:
-                "In a fragment, the encrypted samples of track \(track) have no subsamples: no box “senc” or “saiz” has "
-                + "them. GStreamer before 1.22.6 takes such pictures for clear."
+                "In a fragment, the encrypted samples of track \(track) have no subsamples: no box “senc” or “saiz” "
+                + "has them. GStreamer before 1.22.6 takes such pictures for clear."
                 + (segment.map { " The last segment came from \($0)." } ?? ""),
             advice: "Ask for media whose fragments have these boxes, or use GStreamer 1.22.6 or later.")
     }
@@ -225,8 +225,8 @@ extension HLSFailure {
         PresentationFailure(
             kind: .unsupported,
             text:
-                "In a fragment, \(box) alone tells how the samples of track \(track) are encrypted. GStreamer's demuxer "
-                + "needs “saiz” and “saio”."
+                "In a fragment, \(box) alone tells how the samples of track \(track) are encrypted. GStreamer's "
+                + "demuxer needs “saiz” and “saio”."
                 + (segment.map { " The last segment came from \($0)." } ?? ""),
             advice: "Ask for media whose fragments have the boxes “saiz” and “saio”.")
     }
