@@ -22,6 +22,11 @@ public struct HLSPlaylist: Hashable, Sendable {
     public static let defaultKeyLimit = 2_000
     /// The most of both together that can be set: one for each segment of four seconds are 21,600 a day.
     public static let maximumKeysAndMaps = 25_000
+    /// In bytes: what the playlists of a presentation may take of memory as long as they are played, if nothing else is set. A day
+    /// in segments of two seconds, pictures and sound, takes 30 MiB with URLs of 100 bytes, and each further 100 bytes 8 MiB.
+    public static let defaultMemoryLimit = 64 * 1024 * 1024
+    /// The most of it that can be set, in bytes.
+    public static let maximumMemoryLimit = 1024 * 1024 * 1024
     /// In bytes, of one line. Keys of some systems stand in `data:` URIs of tens of kilobytes.
     public static let maximumLineSize = 1024 * 1024
 

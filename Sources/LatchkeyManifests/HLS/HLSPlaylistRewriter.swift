@@ -42,6 +42,12 @@ public struct HLSPlaylistRewriter: Sendable {
     /// `HLSPlaylist.maximumKeysAndMaps`.
     public var keyLimit = HLSPlaylist.defaultKeyLimit
 
+    /// In bytes: what it may cost to serve what the playlist names (`HLSRewriting.resourceSize`).
+    package var memoryLimit = Int.max
+
+    /// Whether it was that limit that the last playlist was beyond.
+    package private(set) var lacksMemory = false
+
     /// Whether segments of playlists with keys that would stay with their origin are to come through this library as
     /// well (`HLSResource.relayedSegment`); their parts (`EXT-X-PART`) stay where they are. A live segment that is known keeps
     /// its URL.
@@ -80,19 +86,23 @@ public struct HLSPlaylistRewriter: Sendable {
     ///
     /// `route` gives the URL under which this library will serve a resource, always the same for the same resource.
     /// Throws `malformed`, `tooLarge` or, where no key format of the playlist can be used, `unsupported`; the text names
-    /// the playlist and the line. A rewriter that threw is as it was before.
+    /// the playlist and the line. A rewriter that threw is as it was before, but for `lacksMemory`.
     public mutating func rewrite(
         _ bytes: some Collection<UInt8>, from url: String, route: @escaping (HLSResource) -> String
     ) throws(FormatError) -> HLSRewriting {
         let base = URIBase(URIReference(url))
+        lacksMemory = false
         do throws(FormatError) {
             let playlist = try HLSPlaylist(bytes)
-            var output = HLSOutput(kind: playlist.kind, base: base, route: route)
-            switch playlist.kind {
-            case .master:
-                try rewriteMaster(playlist, to: &output)
-            case .media:
-                try rewriteMedia(playlist, to: &output)
+            var output = HLSOutput(kind: playlist.kind, base: base, memoryLimit: memoryLimit, route: route)
+            do throws(FormatError) {
+                switch playlist.kind {
+                case .master: try rewriteMaster(playlist, to: &output)
+                case .media: try rewriteMedia(playlist, to: &output)
+                }
+            } catch {
+                lacksMemory = output.lacksMemory
+                throw error
             }
             return output.result
         } catch {
@@ -444,8 +454,11 @@ struct HLSDefaultAudio {
 /// A rewritten playlist in the making.
 struct HLSOutput {
     let base: URIBase
+    private let memoryLimit: Int
     private let route: (HLSResource) -> String
     private var routed: Set<HLSResource> = []
+    /// Of the resource that was remembered last. Neighbours have mostly the same, which is there once.
+    private var lastKeyURI: String?
     /// The scheme and the authority of the URL that was noted last.
     private var lastPlace = ""
     var routedChildren: Set<HLSRewriting.Child> = []
@@ -455,8 +468,9 @@ struct HLSOutput {
     var lastPart: String?
     var result: HLSRewriting
 
-    init(kind: HLSPlaylist.Kind, base: URIBase, route: @escaping (HLSResource) -> String) {
+    init(kind: HLSPlaylist.Kind, base: URIBase, memoryLimit: Int, route: @escaping (HLSResource) -> String) {
         self.base = base
+        self.memoryLimit = memoryLimit
         self.route = route
         result = HLSRewriting(kind: kind)
         if let origin = base.reference.origin { result.origins.insert(origin) }
@@ -464,9 +478,19 @@ struct HLSOutput {
 
     /// The URL of a resource; remembers the resource.
     mutating func url(_ resource: HLSResource) -> String {
-        if routed.insert(resource).inserted { result.resources.append(resource) }
+        if routed.insert(resource).inserted {
+            result.resources.append(resource)
+            result.resourceSize += resource.size
+            if let uri = resource.keyURI, uri != lastKeyURI {
+                result.resourceSize += uri.utf8.count
+                lastKeyURI = uri
+            }
+        }
         return route(resource)
     }
+
+    /// Whether it costs too much to serve the resources.
+    var lacksMemory: Bool { result.resourceSize > memoryLimit }
 
     /// `reference` as an absolute URL; remembers it and its origin.
     mutating func absolute(_ reference: some StringProtocol) -> String {
@@ -502,6 +526,11 @@ struct HLSOutput {
         }
         guard result.bytes.count <= HLSPlaylistRewriter.maximumResultSize else {
             throw .tooLarge("more than \(HLSPlaylistRewriter.maximumResultSize) bytes when rewritten")
+        }
+        guard !lacksMemory else {
+            throw .tooLarge(
+                "it takes more than the \(memoryLimit) bytes of memory that the presentation's other playlists leave; "
+                    + "playlist-memory in [latchkey] of the configuration file sets the limit for all of them")
         }
     }
 

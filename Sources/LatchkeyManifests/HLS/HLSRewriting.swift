@@ -118,6 +118,8 @@ public struct HLSRewriting: Sendable {
     /// All that was given a URL by `route`, each once, in order. What is in none of the last few refreshes of any
     /// playlist may be forgotten.
     public var resources: [HLSResource] = []
+    /// In bytes, about: what it costs to serve them.
+    package var resourceSize = 0
     /// The origins (`https://host:443`) of all http and https URLs that the playlist names.
     public var origins: Set<String> = []
     /// Of a media playlist: the absolute URLs that it names, as of segments, parts and init segments.

@@ -43,6 +43,8 @@ final class HLSPresentation: Sendable {
     struct State {
         var servers: PresentationServers?
         var rewriters: [String: HLSPlaylistRewriter] = [:]
+        /// What the playlists take of memory.
+        var budget = HLSPlaylistBudget()
         var variables: [String: String] = [:]
         var sessionKeys: [HLSKey] = []
         /// The playlists of the sound, by those of the variants.
@@ -105,6 +107,7 @@ final class HLSPresentation: Sendable {
     init(
         origin: HLSOrigin, keys: HLSKeys, keyFormats: [HLSKeyFormat], envelopes: EnvelopeParsers = EnvelopeParsers(),
         relay: SegmentRelay? = nil, plainRelay: SegmentRelay? = nil, keyLimit: Int = HLSPlaylist.defaultKeyLimit,
+        memoryLimit: Int = HLSPlaylist.defaultMemoryLimit,
         outputLevel: @escaping @Sendable () -> OutputRequirement = { .unprotected }, choice: KeyChoice? = nil,
         onLeftOut: @escaping @Sendable ([KeyID: KeyError]) -> Void = { _ in },
         onDeparture: @escaping @Sendable (HLSVariantChoice.Departure?) -> Void = { _ in },
@@ -124,7 +127,7 @@ final class HLSPresentation: Sendable {
         self.keys = keys
         self.keyFormats = keyFormats
         self.keyLimit = keyLimit
-        state = Mutex(State())
+        state = Mutex(State(budget: HLSPlaylistBudget(limit: memoryLimit)))
     }
 
     /// Opens the loopback servers. `onFailure` hears, once, of what ends the presentation and what the stock demuxer would
@@ -300,15 +303,13 @@ final class HLSPresentation: Sendable {
             rewriter.hasEncryptedSibling = role.map { state.encryptedRoles.contains($0) } ?? false
             let rewriting: HLSRewriting
             do throws(FormatError) {
-                rewriting = try rewriter.rewrite(bytes, from: url) { resource in
+                rewriting = try state.rewriting(of: bytes, from: url, as: name, with: &rewriter, keptIn: table) {
+                    resource in
                     servers.map { self.address(of: resource, at: $0) } ?? ""
                 }
-                if isLocal { try rewriting.checkFiles(from: url) }
             } catch {
-                table.forgetUnused()
                 throw .format(error)
             }
-            table.keep(rewriting.resources, of: name)
             state.rewriters[name] = rewriter
             if rewriting.isNumberedAnew { state.numberedAnew.insert(name) }
             state.timeline.update(rewriting, of: name)

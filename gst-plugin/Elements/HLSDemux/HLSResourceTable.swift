@@ -56,8 +56,12 @@ final class HLSResourceTable: Sendable {
     /// A playlist was rewritten, and names these resources now.
     func keep(_ resources: [HLSResource], of playlist: String) {
         state.withLock { state in
-            for resource in resources {
-                if let name = state.names[resource] { state.entries[name]?.uses += 1 }
+            var resources = resources
+            for index in resources.indices {
+                guard let name = state.names[resources[index]], let entry = state.entries[name] else { continue }
+                state.entries[name]?.uses += 1
+                // Refreshes share what is equal.
+                resources[index] = entry.resource
             }
             var kept = state.playlists[playlist] ?? []
             kept.append(resources)
@@ -65,6 +69,14 @@ final class HLSResourceTable: Sendable {
                 for resource in kept.removeFirst() { state.release(resource) }
             }
             state.playlists[playlist] = kept
+        }
+    }
+
+    /// A playlist is played no more: what it alone named is forgotten.
+    func forget(_ playlist: String) {
+        state.withLock { state in
+            let kept = state.playlists.removeValue(forKey: playlist) ?? []
+            for resource in kept.joined() { state.release(resource) }
         }
     }
 
