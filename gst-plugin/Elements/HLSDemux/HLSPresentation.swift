@@ -259,8 +259,11 @@ final class HLSPresentation: Sendable {
         state.withLock { $0.servers }.map { self.address(of: resource, at: $0) } ?? "http://127.0.0.1:9/"
     }
 
-    private func address(of resource: HLSResource, at servers: PresentationServers) -> String {
-        servers.url(table.name(of: resource) + resource.suffix, from: resource.mediaOrigin)
+    /// `base`: what the references of a playlist count from. With them, the text of a long playlist is a third as long.
+    private func address(of resource: HLSResource, at servers: PresentationServers, from base: String = "") -> String {
+        let url = servers.url(table.name(of: resource) + resource.suffix, from: resource.mediaOrigin)
+        guard !base.isEmpty, !resource.isPlaylist, url.hasPrefix(base) else { return url }
+        return String(Substring(url.utf8.dropFirst(base.utf8.count)))
     }
 
     /// Of the master playlist.
@@ -279,6 +282,9 @@ final class HLSPresentation: Sendable {
         let servers = state.withLock { $0.servers }
         let outputLevel = outputLevel()
         let (table, hasCookies, isLocal) = (table, origin.cookies.hasBeenUsed, origin.isLocal)
+        // Those that the stock demuxer gets from a loopback server.
+        let isServed = table.knownName(of: .playlist(url: name)) != nil
+        let base = isServed ? servers?.url("", from: URIReference(name).origin) ?? "" : ""
         let (rewriting, wanted) = try state.withLock { state throws(HLSFailure) in
             var rewriter =
                 state.rewriters[name]
@@ -305,7 +311,7 @@ final class HLSPresentation: Sendable {
             do throws(FormatError) {
                 rewriting = try state.rewriting(of: bytes, from: url, as: name, with: &rewriter, keptIn: table) {
                     resource in
-                    servers.map { self.address(of: resource, at: $0) } ?? ""
+                    servers.map { self.address(of: resource, at: $0, from: base) } ?? ""
                 }
             } catch {
                 throw .format(error)
@@ -344,19 +350,6 @@ final class HLSPresentation: Sendable {
         if isLocal { onFiles(URIReference(url).filePath != nil && !rewriting.namesServers) }
         for key in wanted { keys.demand(key) }
         return rewriting
-    }
-}
-
-extension HLSResource {
-    fileprivate var isPlaylist: Bool { if case .playlist = self { true } else { false } }
-
-    /// Whether the stream behind it starts with a note for the decryptor.
-    fileprivate var hasNote: Bool {
-        switch self {
-        case .keyNote: true
-        case .envelope(let segment): segment.kind != .fragmentedMP4
-        case .playlist, .initSegment, .segment, .relayedSegment: false
-        }
     }
 }
 

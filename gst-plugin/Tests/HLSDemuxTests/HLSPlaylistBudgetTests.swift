@@ -85,6 +85,20 @@ struct HLSPlaylistBudgetTests {
         #expect(isServed(third) && isServed(sound))
     }
 
+    @Test func aResourceHasOneName() {
+        let table = HLSResourceTable()
+        let resource = HLSResource.playlist(url: "https://a.test/1")
+        #expect(table.knownName(of: resource) == nil)
+        #expect(table.name(of: resource) == "p1" && table.knownName(of: resource) == "p1")
+        #expect(table.resource("p1") == resource)
+        for name in ["", "p", "1", "s1", "p01", "p+1", "p-1", "p1 ", "pp1", "p2", "p99999999999999999999"] {
+            #expect(table.resource(name) == nil, "\(name)")
+        }
+        table.forgetUnused()
+        #expect(table.resource("p1") == nil && table.count == 0)
+        #expect(table.name(of: resource) == "p2")
+    }
+
     @Test func aPlaylistThatIsForgottenLeavesWhatAnotherHas() {
         let table = HLSResourceTable()
         let resources = [1, 2].map { HLSResource.playlist(url: "https://a.test/\($0)") }
