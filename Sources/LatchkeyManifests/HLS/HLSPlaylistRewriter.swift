@@ -95,6 +95,8 @@ public struct HLSPlaylistRewriter: Sendable {
         do throws(FormatError) {
             let playlist = try HLSPlaylist(bytes)
             var output = HLSOutput(kind: playlist.kind, base: base, memoryLimit: memoryLimit, route: route)
+            // Mostly enough, so that no copy is made at the end.
+            output.result.bytes.reserveCapacity(bytes.count)
             do throws(FormatError) {
                 switch playlist.kind {
                 case .master: try rewriteMaster(playlist, to: &output)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
+import CLatchkeyGStreamer
 import LatchkeyContainers
 import LatchkeyElementKit
 import LatchkeyHTTP
@@ -272,10 +273,15 @@ final class HLSPresentation: Sendable {
     /// What the stock demuxer has to choose from.
     var qualities: [PictureQuality] { state.withLock { $0.qualities } }
 
+    /// In bytes. To read a playlist takes many times its size for a moment. Of a larger one, that goes back to the system at once,
+    /// and not only to the heap of a thread: the next one may be read on another.
+    private static let largeSize = 1 << 20
+
     func rewrite(
         _ bytes: [UInt8], from url: String, as name: String? = nil, kind: HLSSegmentKind? = nil,
         isEnveloped: Bool? = nil
     ) throws(HLSFailure) -> HLSRewriting {
+        defer { if bytes.count > Self.largeSize { ek_trim_heaps() } }
         let name = name ?? url
         let foreign = ForeignContent(start: bytes) ?? (bytes.first { $0 > 0x20 } == UInt8(ascii: "<") ? .xml : nil)
         if let foreign { throw .foreign(foreign, inPlaceOf: "playlist", at: url) }
