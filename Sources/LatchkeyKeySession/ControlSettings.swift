@@ -33,7 +33,7 @@ public struct ControlSettings: Sendable, Equatable {
     public var readsEnvelopes = false
     /// The most `EXT-X-KEY` tags of a playlist, and the most `EXT-X-MAP` tags. Nil: 2,000.
     public var playlistKeys: Int?
-    /// In bytes: what the HLS playlists of a presentation may take of memory as long as they are played. Nil: 64 MiB.
+    /// In bytes: what the HLS playlists of a presentation may take of memory as long as they are played. Nil: 48 MiB.
     public var playlistMemory: Int?
     /// What becomes of qualities, languages of sound, and text whose keys may not be used.
     public var partialLicenses = PartialLicenses.play

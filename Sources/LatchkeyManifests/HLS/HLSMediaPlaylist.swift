@@ -102,15 +102,19 @@ struct HLSMediaPlaylist: Sendable {
 }
 
 extension HLSMediaPlaylist {
-    /// Reads `playlist`. `window` is what the last refresh left behind: a delta update goes on from there.
+    /// In bytes, of all absolute URLs: a long playlist URL and many short references must not fill the memory.
+    static let maximumURLSize = 32 * 1024 * 1024
+
+    /// Reads `playlist`. `window` is what the last refresh left behind: a delta update goes on from there. `urlLimit`: see
+    /// `maximumURLSize`.
     ///
     /// Throws with the number of the line.
     init(
         _ playlist: HLSPlaylist, base: URIBase, variables: HLSVariables, keyFormats: [HLSKeyFormat],
-        window: HLSWindow, keyLimit: Int
+        window: HLSWindow, keyLimit: Int, urlLimit: Int = HLSMediaPlaylist.maximumURLSize
     ) throws(FormatError) {
         var reader = Reader(
-            playlist.lines, base: base, keyFormats: keyFormats, window: window, keyLimit: keyLimit,
+            playlist.lines, base: base, keyFormats: keyFormats, window: window, keyLimit: keyLimit, urlLimit: urlLimit,
             variables: variables)
         for line in playlist.lines {
             do throws(FormatError) {
@@ -126,13 +130,11 @@ extension HLSMediaPlaylist {
 
 /// The state between two lines.
 private struct Reader {
-    /// In bytes, of all absolute URLs: a long playlist URL and many short references must not fill the memory.
-    private static let maximumURLSize = 32 * 1024 * 1024
-
     let base: URIBase
     let keyFormats: [HLSKeyFormat]
     let window: HLSWindow
     let keyLimit: Int
+    let urlLimit: Int
     var variables: HLSVariables
     private var result = HLSMediaPlaylist()
     private var sequence: UInt64 = 0
@@ -153,7 +155,7 @@ private struct Reader {
 
     /// `read` gets `lines` one after the other. As long as no variable changes one, there is no second copy of them.
     init(
-        _ lines: [HLSLine], base: URIBase, keyFormats: [HLSKeyFormat], window: HLSWindow, keyLimit: Int,
+        _ lines: [HLSLine], base: URIBase, keyFormats: [HLSKeyFormat], window: HLSWindow, keyLimit: Int, urlLimit: Int,
         variables: HLSVariables
     ) {
         result.lines = lines
@@ -161,7 +163,11 @@ private struct Reader {
         self.keyFormats = keyFormats
         self.window = window
         self.keyLimit = keyLimit
+        self.urlLimit = urlLimit
         self.variables = variables
+        // All others are tags, comments or blank.
+        let count = lines.reduce(0) { $1.text.utf8.first == UInt8(ascii: "#") ? $0 : $0 + 1 }
+        result.segments.reserveCapacity(count)
     }
 
     mutating func read(_ line: HLSLine) throws(FormatError) {
@@ -328,8 +334,8 @@ private struct Reader {
     /// Counts a URL of so many bytes.
     private mutating func count(urlOf size: Int) throws(FormatError) {
         urlSize += size
-        guard urlSize <= Self.maximumURLSize else {
-            throw .tooLarge("more than \(Self.maximumURLSize) bytes of absolute URLs")
+        guard urlSize <= urlLimit else {
+            throw .tooLarge("more than \(urlLimit) bytes of absolute URLs")
         }
     }
 

@@ -42,7 +42,10 @@ public struct HLSPlaylistRewriter: Sendable {
     /// `HLSPlaylist.maximumKeysAndMaps`.
     public var keyLimit = HLSPlaylist.defaultKeyLimit
 
-    /// In bytes: what it may cost to serve what the playlist names (`HLSRewriting.resourceSize`).
+    /// In bytes, of all absolute URLs of a media playlist, also of those of its keys.
+    package var urlLimit = HLSMediaPlaylist.maximumURLSize
+
+    /// In bytes: what it may cost to play the playlist (`HLSRewriting.memorySize`).
     package var memoryLimit = Int.max
 
     /// Whether it was that limit that the last playlist was beyond.
@@ -300,7 +303,7 @@ extension HLSPlaylistRewriter {
         let variables = HLSVariables(imported: importedVariables, url: output.base.reference)
         let media = try HLSMediaPlaylist(
             playlist, base: output.base, variables: variables, keyFormats: keyFormats, window: window,
-            keyLimit: keyLimit)
+            keyLimit: keyLimit, urlLimit: urlLimit)
         var numbering = window.numbering
         // The stock demuxer goes back to where an older version ends: it has a newer one. One without segments is an error for it,
         // and a few in a row end playback; an encoder that starts anew may have none for a while.
@@ -491,8 +494,8 @@ struct HLSOutput {
         return route(resource)
     }
 
-    /// Whether it costs too much to serve the resources.
-    var lacksMemory: Bool { result.resourceSize > memoryLimit }
+    /// Whether it costs too much to play it.
+    var lacksMemory: Bool { result.memorySize > memoryLimit }
 
     /// `reference` as an absolute URL; remembers it and its origin.
     mutating func absolute(_ reference: some StringProtocol) -> String {

@@ -120,6 +120,8 @@ public struct HLSRewriting: Sendable {
     public var resources: [HLSResource] = []
     /// In bytes, about: what it costs to serve them.
     package var resourceSize = 0
+    /// In bytes, about: what it costs to play it. The demuxer keeps the text, too.
+    package var memorySize: Int { resourceSize + bytes.count }
     /// The origins (`https://host:443`) of all http and https URLs that the playlist names.
     public var origins: Set<String> = []
     /// Of a media playlist: the absolute URLs that it names, as of segments, parts and init segments.

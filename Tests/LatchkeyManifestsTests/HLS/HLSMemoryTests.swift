@@ -19,15 +19,16 @@ import Testing
         let count = 1000
         var rewriter = HLSPlaylistRewriter(keyFormats: [.identity])
         rewriter.relaysSegments = true
-        let result = try rewriter.rewrite(text(method, count, nameLength: 170), routes: TestRoutes()).result
-        #expect(result.resources.count >= count)
-        #expect(result.resourceSize / count * 86_400 < HLSPlaylist.defaultMemoryLimit)
+        let result = try rewriter.rewrite(text(method, count, nameLength: 120), routes: TestRoutes()).result
+        #expect(result.resources.count == (method == "AES-128" ? count : 2 * count))
+        #expect(result.memorySize > result.resourceSize)
+        #expect(result.memorySize * 86_400 / count < HLSPlaylist.defaultMemoryLimit)
     }
 
     @Test func moreThanTheLimitIsRefused() throws {
         let playlist = text("AES-128", 10)
         var rewriter = HLSPlaylistRewriter(keyFormats: [.identity])
-        let size = try rewriter.rewrite(playlist, routes: TestRoutes()).result.resourceSize
+        let size = try rewriter.rewrite(playlist, routes: TestRoutes()).result.memorySize
         rewriter.memoryLimit = size
         _ = try rewriter.rewrite(playlist, routes: TestRoutes())
         rewriter.memoryLimit = size - 1
@@ -55,17 +56,21 @@ import Testing
         #expect(once > 1000 && once < 10_000)
         let other = tag.replacing("kkk\"", with: "kko\"")
         let changing = segments.enumerated().map { ($0.offset % 2 == 0 ? tag : other) + $0.element }
-        #expect(try size(changing.joined()) == once + 9 * (once - 10 * 256))
+        #expect(try size(changing.joined()) == once + 9 * (once - 10 * 160))
     }
 
     /// The long URL of a playlist stands in front of the URI of each of its keys.
     @Test func theURLsOfKeysAreBounded() throws {
-        let url = "https://h/\(String(repeating: "d", count: 60_000))/l.m3u8"
-        let text = "#EXTM3U\n" + (0..<600).map { "#EXT-X-KEY:METHOD=AES-128,URI=\"\($0)\"\n" }.joined()
+        let url = "https://h/\(String(repeating: "d", count: 989))/l.m3u8"
+        let text = "#EXTM3U\n" + (0..<10).map { "#EXT-X-KEY:METHOD=AES-128,URI=\"\($0)\"\n" }.joined()
         var rewriter = HLSPlaylistRewriter(keyFormats: [.identity])
+        // Each of the ten has 1,001 bytes.
+        rewriter.urlLimit = 10_010
+        _ = try rewriter.rewrite(text, from: url, routes: TestRoutes())
+        rewriter.urlLimit = 10_009
         #expect {
             _ = try rewriter.rewrite(text, from: url, routes: TestRoutes())
-        } throws: { ($0 as? FormatError)?.reason.contains("bytes of absolute URLs") == true }
+        } throws: { ($0 as? FormatError)?.reason.contains("more than 10009 bytes of absolute URLs") == true }
     }
 
     /// Definitions leave nothing, and the lines behind them keep their places.
@@ -85,7 +90,7 @@ import Testing
         let rewritten = try rewriter.rewrite(text, routes: TestRoutes()).text
         let lines = rewritten.split(separator: "\n", omittingEmptySubsequences: false)
         #expect(lines.count == 7)
-        #expect(lines[3].hasSuffix("{$a}0.ts") && lines[5].hasSuffix("/b1.ts") && lines[6] == "#EXT-X-ENDLIST")
+        #expect(lines[3].hasSuffix("/%7B$a%7D0.ts") && lines[5].hasSuffix("/b1.ts") && lines[6] == "#EXT-X-ENDLIST")
         #expect(!rewritten.contains("DEFINE"))
     }
 }

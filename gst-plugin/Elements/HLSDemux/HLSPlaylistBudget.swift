@@ -3,10 +3,10 @@
 import LatchkeyContainers
 import LatchkeyManifests
 
-/// How much memory it takes to serve what the playlists of one presentation name, and which playlists make room for another
-/// one. A value.
+/// How much memory the playlists of one presentation and what they name take, and which playlists make room for another one. A
+/// value.
 ///
-/// The largest playlist takes less than the default limit. All together may not take more, so that the memory for a
+/// The largest playlists of short names take less than the default limit. All together may not take more, so that the memory for a
 /// presentation is bounded. The stock demuxer plays one playlist of each role, and asks again for the playlist of a variant that
 /// it comes back to. So a playlist for which there is no room takes the place of others of its role.
 struct HLSPlaylistBudget {
@@ -59,7 +59,7 @@ extension HLSPresentation.State {
                 // The presentation is in a file.
                 if rewriter.relaysFiles { try rewriting.checkFiles(from: url) }
                 table.keep(rewriting.resources, of: name)
-                budget.didRead(name, as: role, size: rewriting.resourceSize)
+                budget.didRead(name, as: role, size: rewriting.memorySize)
                 return rewriting
             } catch {
                 table.forgetUnused()
