@@ -48,9 +48,6 @@ public struct HLSPlaylistRewriter: Sendable {
     /// In bytes: what it may cost to play the playlist (`HLSRewriting.memorySize`).
     package var memoryLimit = Int.max
 
-    /// Whether it was that limit that the last playlist was beyond.
-    package private(set) var lacksMemory = false
-
     /// Whether segments of playlists with keys that would stay with their origin are to come through this library as
     /// well (`HLSResource.relayedSegment`); their parts (`EXT-X-PART`) stay where they are. A live segment that is known keeps
     /// its URL.
@@ -89,25 +86,21 @@ public struct HLSPlaylistRewriter: Sendable {
     ///
     /// `route` gives the URL under which this library will serve a resource, always the same for the same resource.
     /// Throws `malformed`, `tooLarge` or, where no key format of the playlist can be used, `unsupported`; the text names
-    /// the playlist and the line. A rewriter that threw is as it was before, but for `lacksMemory`.
+    /// the playlist and the line. A rewriter that threw is as it was before.
     public mutating func rewrite(
         _ bytes: some Collection<UInt8>, from url: String, route: @escaping (HLSResource) -> String
     ) throws(FormatError) -> HLSRewriting {
         let base = URIBase(URIReference(url))
-        lacksMemory = false
         do throws(FormatError) {
             let playlist = try HLSPlaylist(bytes)
             var output = HLSOutput(kind: playlist.kind, base: base, memoryLimit: memoryLimit, route: route)
             // Mostly enough, so that no copy is made at the end.
             output.result.bytes.reserveCapacity(bytes.count)
-            do throws(FormatError) {
-                switch playlist.kind {
-                case .master: try rewriteMaster(playlist, to: &output)
-                case .media: try rewriteMedia(playlist, to: &output)
-                }
-            } catch {
-                lacksMemory = output.lacksMemory
-                throw error
+            switch playlist.kind {
+            case .master:
+                try rewriteMaster(playlist, to: &output)
+            case .media:
+                try rewriteMedia(playlist, to: &output)
             }
             return output.result
         } catch {
@@ -494,9 +487,6 @@ struct HLSOutput {
         return route(resource)
     }
 
-    /// Whether it costs too much to play it.
-    var lacksMemory: Bool { result.memorySize > memoryLimit }
-
     /// `reference` as an absolute URL; remembers it and its origin.
     mutating func absolute(_ reference: some StringProtocol) -> String {
         let url = base.resolve(reference)
@@ -532,7 +522,7 @@ struct HLSOutput {
         guard result.bytes.count <= HLSPlaylistRewriter.maximumResultSize else {
             throw .tooLarge("more than \(HLSPlaylistRewriter.maximumResultSize) bytes when rewritten")
         }
-        guard !lacksMemory else {
+        guard result.memorySize <= memoryLimit else {
             throw .tooLarge(
                 "it takes more than the \(memoryLimit) bytes of memory that the presentation's other playlists leave; "
                     + "playlist-memory in [latchkey] of the configuration file sets the limit for all of them")

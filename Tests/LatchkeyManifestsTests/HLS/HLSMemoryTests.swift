@@ -38,9 +38,6 @@ import Testing
             guard let error = error as? FormatError else { return false }
             return error.isSameKind(as: .tooLarge("")) && error.reason.contains("playlist-memory in [latchkey]")
         }
-        #expect(rewriter.lacksMemory)
-        #expect(throws: FormatError.self) { _ = try rewriter.rewrite("no playlist", routes: TestRoutes()) }
-        #expect(!rewriter.lacksMemory)
     }
 
     /// One URI for many segments is there once.

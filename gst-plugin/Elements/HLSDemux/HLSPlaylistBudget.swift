@@ -13,7 +13,7 @@ struct HLSPlaylistBudget {
     private struct Playlist {
         let name: String
         let role: HLSRewriting.Child.Role?
-        var size: Int
+        let size: Int
     }
 
     private let limit: Int
@@ -23,50 +23,48 @@ struct HLSPlaylistBudget {
     /// `limit` is in bytes.
     init(limit: Int = HLSPlaylist.defaultMemoryLimit) { self.limit = limit }
 
-    /// What the playlist of that name may take, in bytes.
-    func room(for name: String) -> Int {
-        max(0, limit - playlists.reduce(0) { $1.name == name ? $0 : $0 + $1.size })
+    /// What the playlist of that name may take, in bytes, if others of its role make room for it.
+    func room(for name: String, as role: HLSRewriting.Child.Role?) -> Int {
+        let others = playlists.filter { $0.name != name && (role == nil || $0.role != role) }
+        return max(0, limit - others.reduce(0) { $0 + $1.size })
     }
 
-    /// The playlist was read, and takes so many bytes.
-    mutating func didRead(_ name: String, as role: HLSRewriting.Child.Role?, size: Int) {
+    /// The playlist was read, and takes so many bytes. Gives the names of those that are to be forgotten for that: of its role,
+    /// those that were read longest ago, and no more than have to go.
+    mutating func didRead(_ name: String, as role: HLSRewriting.Child.Role?, size: Int) -> [String] {
         playlists.removeAll { $0.name == name }
-        playlists.append(Playlist(name: name, role: role, size: size))
-    }
-
-    /// There is not enough room for the playlist. Gives the names of those that are to be forgotten: all others of its role but
-    /// the one that was read last, and if that is alone, this one. None if there are no others.
-    mutating func makeRoom(for name: String, as role: HLSRewriting.Child.Role?) -> [String] {
-        guard let role else { return [] }
-        let others = playlists.filter { $0.role == role && $0.name != name && $0.size > 0 }.map(\.name)
-        let forgotten = others.count > 1 ? Array(others.dropLast()) : others
+        var excess = playlists.reduce(size) { $0 + $1.size } - limit
+        var forgotten: [String] = []
+        for playlist in playlists where excess > 0 && role != nil && playlist.role == role {
+            excess -= playlist.size
+            forgotten.append(playlist.name)
+        }
         playlists.removeAll { forgotten.contains($0.name) }
+        playlists.append(Playlist(name: name, role: role, size: size))
         return forgotten
     }
 }
 
 extension HLSPresentation.State {
-    /// Rewrites a playlist, and keeps in `table` what it names. If there is no room for that, other playlists are forgotten.
+    /// Rewrites a playlist, and keeps in `table` what it names. If there is no room for that, other playlists are forgotten, but
+    /// not before this one can be played: if it is refused, the stock demuxer goes on with the one that it has.
     mutating func rewriting(
         of bytes: [UInt8], from url: String, as name: String, with rewriter: inout HLSPlaylistRewriter,
         keptIn table: HLSResourceTable, route: @escaping (HLSResource) -> String
     ) throws(FormatError) -> HLSRewriting {
         let role = roles[name]
-        while true {
-            rewriter.memoryLimit = budget.room(for: name)
-            do throws(FormatError) {
-                let rewriting = try rewriter.rewrite(bytes, from: url, route: route)
-                // The presentation is in a file.
-                if rewriter.relaysFiles { try rewriting.checkFiles(from: url) }
-                table.keep(rewriting.resources, of: name)
-                budget.didRead(name, as: role, size: rewriting.memorySize)
-                return rewriting
-            } catch {
-                table.forgetUnused()
-                let forgotten = rewriter.lacksMemory ? budget.makeRoom(for: name, as: role) : []
-                guard !forgotten.isEmpty else { throw error }
-                for name in forgotten { table.forget(name) }
-            }
+        rewriter.memoryLimit = budget.room(for: name, as: role)
+        let rewriting: HLSRewriting
+        do throws(FormatError) {
+            rewriting = try rewriter.rewrite(bytes, from: url, route: route)
+            // The presentation is in a file.
+            if rewriter.relaysFiles { try rewriting.checkFiles(from: url) }
+        } catch {
+            table.forgetUnused()
+            throw error
         }
+        table.keep(rewriting.resources, of: name)
+        for forgotten in budget.didRead(name, as: role, size: rewriting.memorySize) { table.forget(forgotten) }
+        return rewriting
     }
 }

@@ -12,32 +12,32 @@ import Testing
 struct HLSPlaylistBudgetTests {
     @Test func aPlaylistMayTakeWhatTheOthersLeave() {
         var budget = HLSPlaylistBudget(limit: 100)
-        #expect(budget.room(for: "v") == 100)
-        budget.didRead("v", as: .variant, size: 70)
-        #expect(budget.room(for: "a") == 30)
-        // A refresh takes the place of the version before.
-        #expect(budget.room(for: "v") == 100)
-        budget.didRead("v", as: .variant, size: 20)
-        budget.didRead("a", as: .audio, size: 60)
-        #expect(budget.room(for: "t") == 20)
-        budget.didRead("t", as: .subtitles, size: 200)
-        #expect(budget.room(for: "v") == 0)
+        #expect(budget.room(for: "v", as: .variant) == 100)
+        _ = budget.didRead("v", as: .variant, size: 70)
+        #expect(budget.room(for: "a", as: .audio) == 30)
+        // A refresh takes the place of the version before, and one of the same role may do so.
+        #expect(budget.room(for: "v", as: .variant) == 100 && budget.room(for: "w", as: .variant) == 100)
+        _ = budget.didRead("v", as: .variant, size: 20)
+        _ = budget.didRead("a", as: .audio, size: 60)
+        #expect(budget.room(for: "t", as: .subtitles) == 20)
+        _ = budget.didRead("t", as: .subtitles, size: 200)
+        #expect(budget.room(for: "v", as: .variant) == 0)
     }
 
-    /// The one that was read last of them goes last: it may play until the other one is there.
+    /// Those that were read longest ago go first, and none goes without need.
     @Test func playlistsOfTheSameRoleMakeRoom() {
         var budget = HLSPlaylistBudget(limit: 100)
-        budget.didRead("1", as: .variant, size: 20)
-        budget.didRead("2", as: .variant, size: 30)
-        budget.didRead("a", as: .audio, size: 30)
-        budget.didRead("1", as: .variant, size: 20)
-        #expect(budget.makeRoom(for: "3", as: .variant) == ["2"])
-        #expect(budget.room(for: "3") == 50)
-        #expect(budget.makeRoom(for: "3", as: .variant) == ["1"])
-        #expect(budget.makeRoom(for: "3", as: .variant) == [])
-        #expect(budget.makeRoom(for: "3", as: nil) == [])
-        #expect(budget.makeRoom(for: "a", as: .audio) == [])
-        #expect(budget.room(for: "3") == 70)
+        func forgotten(by name: String, _ role: HLSRewriting.Child.Role?, _ size: Int) -> [String] {
+            budget.didRead(name, as: role, size: size)
+        }
+        for (name, size) in [("1", 20), ("2", 30), ("1", 20)] { #expect(forgotten(by: name, .variant, size) == []) }
+        #expect(forgotten(by: "a", .audio, 30) == [])
+        #expect(forgotten(by: "3", .variant, 40) == ["2"])
+        #expect(forgotten(by: "4", .variant, 70) == ["1", "3"])
+        #expect(budget.room(for: "4", as: .variant) == 70)
+        #expect(budget.room(for: "x", as: nil) == 0)
+        #expect(forgotten(by: "x", nil, 10) == [])
+        #expect(budget.room(for: "4", as: .variant) == 60)
     }
 
     private func media(_ letter: String, _ count: Int) -> [UInt8] {
@@ -78,6 +78,8 @@ struct HLSPlaylistBudgetTests {
         let count = presentation.table.count
         let error = #expect(throws: HLSFailure.self) { _ = try read("a", 200) }
         #expect(error?.text.contains("a.m3u8") == true && error?.text.contains("playlist-memory") == true)
+        // The one that plays goes on if another one would not even fit in its place.
+        #expect(throws: HLSFailure.self) { _ = try read("v", 300) }
         #expect(presentation.table.count == count)
         #expect(isServed(second) && isServed(sound))
         // The first one comes back.
