@@ -288,9 +288,8 @@ final class HLSPresentation: Sendable {
         let servers = state.withLock { $0.servers }
         let outputLevel = outputLevel()
         let (table, hasCookies, isLocal) = (table, origin.cookies.hasBeenUsed, origin.isLocal)
-        // Those that the stock demuxer gets from a loopback server.
-        let isServed = table.knownName(of: .playlist(url: name)) != nil
-        let base = isServed ? servers?.url("", from: URIReference(name).origin) ?? "" : ""
+        // A media playlist comes from a loopback server, also the first one: a master playlist of our own leads to it.
+        let base = servers?.url("", from: URIReference(name).origin) ?? ""
         let (rewriting, wanted) = try state.withLock { state throws(HLSFailure) in
             var rewriter =
                 state.rewriters[name]
