@@ -206,13 +206,14 @@ import Testing
         clock.advance(by: .seconds(40))
         #expect(!isInUse(other))
         // Without a guard, nothing is held up.
-        #expect(session.beginUse(of: other, for: .audio, by: 2) == nil)
         set(pictures, isPlaying: false)
         session.leave(pictures)
-        session.endUse(by: 2)
         session.leave(sound)
+        #expect(session.beginUse(of: other, for: .audio, by: 2) == nil)
+        #expect(session.beginUse(of: keyID, for: .audio, by: 2) == nil)
+        #expect(isInUse(other))
         clock.advance(by: OutputUse.linger)
-        #expect(!isInUse(other))
+        #expect(!isInUse(other) && isInUse(keyID))
     }
 
     @Test func aShortGapIsNoNewsToGuards() throws {

@@ -26,7 +26,7 @@ package struct FragmentWalk: Sendable {
 
     package init() {}
 
-    /// Which bytes of the piece, which has `count`, are to be given to `take` next. Nil where none are: the next piece may come.
+    /// Which bytes of the piece, which has `count`, are to be given to `take` next. Nil if none are: the next piece may come.
     package mutating func wanted(inPieceOf count: Int) -> Range<Int>? {
         let step = min(passed, UInt64(max(count - place, 0)))
         passed -= step
@@ -40,7 +40,7 @@ package struct FragmentWalk: Sendable {
         return start..<place
     }
 
-    /// Takes the bytes that were wanted. Gives a whole `moof` box where they are the last ones of it.
+    /// Takes the bytes that were wanted. Gives a whole `moof` box if they are its last ones.
     package mutating func take(_ bytes: some Sequence<UInt8>) -> [UInt8]? {
         held += bytes
         guard held.count >= size else { return nil }

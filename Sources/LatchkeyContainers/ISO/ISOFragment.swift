@@ -30,15 +30,17 @@ struct ISOFragment: Sendable {
         var left = Self.maximumSamples
         var (trackCount, hiddenCount) = (0, 0)
         var found: [ISOPatch] = []
-        for box in try moof.children(in: bytes) {
+        let boxes = try moof.children(in: bytes)
+        let shift = Self.shift(ofBasesIn: boxes, in: bytes, at: offset)
+        for box in boxes {
             if box.type == "traf" {
                 trackCount += 1
                 guard trackCount <= Self.maximumTracks else {
                     throw .tooLarge("a fragment of more than \(Self.maximumTracks) tracks")
                 }
                 let isHidden = try readTrack(
-                    box, in: bytes, at: offset, of: movie, dataEnd: &dataEnd, left: &left, patches: &found,
-                    external: external)
+                    box, in: bytes, at: offset, of: movie, shift: shift, dataEnd: &dataEnd, left: &left,
+                    patches: &found, external: external)
                 hiddenCount += isHidden ? 1 : 0
             } else if box.type == "pssh" || box.isExtended(ISOExtendedType.protectionSystem, in: bytes) {
                 found.append(box.freeing(from: offset))
@@ -63,8 +65,9 @@ struct ISOFragment: Sendable {
 
     /// Whether the track is hidden.
     private mutating func readTrack(
-        _ traf: ISOBox, in bytes: [UInt8], at offset: UInt64, of movie: ISOMovie, dataEnd: inout UInt64,
-        left: inout Int, patches: inout [ISOPatch], external: (Range<UInt64>) -> ArraySlice<UInt8>?
+        _ traf: ISOBox, in bytes: [UInt8], at offset: UInt64, of movie: ISOMovie, shift: UInt64,
+        dataEnd: inout UInt64, left: inout Int, patches: inout [ISOPatch],
+        external: (Range<UInt64>) -> ArraySlice<UInt8>?
     ) throws(FormatError) -> Bool {
         let boxes = try traf.children(in: bytes)
         guard let tfhd = boxes.first(where: { $0.type == "tfhd" }) else {
@@ -73,11 +76,7 @@ struct ISOFragment: Sendable {
         var (reader, _, flags) = try tfhd.fullReader(bytes)
         let track = try movie.track(try reader.readUInt32())
         var base = flags & 0x20000 != 0 ? offset : dataEnd
-        if flags & 0x1 != 0 {
-            base = try reader.readUInt64()
-            // It may count in the file that the segment is, or is a part of.
-            if Self.mediaFollows(boxes, in: bytes) { base = offset }
-        }
+        if flags & 0x1 != 0 { base = try reader.readUInt64() &+ shift }
         let entry = flags & 0x2 != 0 ? try reader.readUInt32() : track.defaultEntry
         if flags & 0x8 != 0 { try reader.skip(4) }
         let size = flags & 0x10 != 0 ? try reader.readUInt32() : track.defaultSize
@@ -106,6 +105,20 @@ struct ISOFragment: Sendable {
             external: external)
         for box in boxes where ISOTrack.isAboutSamples(box, in: bytes) { patches.append(box.freeing(from: offset)) }
         return false
+    }
+
+    /// What is to be added to base data offsets: they may count in the file that the segment is, or is a part of. The first track
+    /// whose samples begin right behind the fragment tells, for all tracks. 0 if none does.
+    private static func shift(ofBasesIn boxes: [ISOBox], in bytes: [UInt8], at offset: UInt64) -> UInt64 {
+        for traf in boxes where traf.type == "traf" {
+            guard let own = try? traf.children(in: bytes), mediaFollows(own, in: bytes),
+                let tfhd = own.first(where: { $0.type == "tfhd" }),
+                var (reader, _, flags) = try? tfhd.fullReader(bytes), flags & 0x1 != 0,
+                (try? reader.skip(4)) != nil, let base = try? reader.readUInt64()
+            else { continue }
+            return offset &- base
+        }
+        return 0
     }
 
     /// Whether the samples begin right behind the header of the `mdat` box behind the fragment, if their offset counts from the

@@ -500,7 +500,7 @@ extension ItemStore {
         tables.keys.filter { url, sealed in keySeal?.opens(sealed, from: url) == true }
     }
 
-    /// One that `keptKeys` gave, to be wiped by the caller. Nil where the device's secret has changed since.
+    /// One that `keptKeys` gave, to be wiped by the caller. Nil if the device's secret has changed since.
     func opened(_ sealed: [UInt8], from url: String) -> [UInt8]? { keySeal?.open(sealed, from: url) }
 }
 

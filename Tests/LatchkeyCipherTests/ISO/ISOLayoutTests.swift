@@ -111,6 +111,43 @@ import Testing
             ])
     }
 
+    /// A fragment with a sample of each track, and its media behind it. `distance`: what is added to the size of the fragment.
+    private func fragment(_ tracks: [(base: Int, distance: Int, size: Int)]) -> [UInt8] {
+        func make(_ size: Int) -> [UInt8] {
+            var boxes = BoxBuilder.full("mfhd", BoxBuilder.number(1, 4))
+            for (index, track) in tracks.enumerated() {
+                boxes += BoxBuilder.box(
+                    "traf", BoxBuilder.tfhd(index + 1, base: track.base),
+                    BoxBuilder.trun(offset: size + track.distance, sizes: [track.size]),
+                    BoxBuilder.full("senc", BoxBuilder.number(1, 4) + Self.vectors[index]))
+            }
+            return BoxBuilder.box("moof", boxes)
+        }
+        return make(make(0).count) + Self.media
+    }
+
+    /// The track whose samples are the first ones of the media tells of all.
+    @Test(arguments: [0, 24, 1 << 20]) func theBasesOfAllTracksMayBeThoseOfAnotherFile(base: Int) throws {
+        let movie = BoxBuilder.movie(BoxBuilder.track() + BoxBuilder.track(2))
+        let file = movie + fragment([(base, 28, 30), (base, 8, 20)])
+        #expect(
+            try samples(file) == [
+                Found(offset: file.count - 50, vector: 0xA2, subsamples: []),
+                Found(offset: file.count - 30, vector: 0xA1, subsamples: []),
+            ])
+    }
+
+    /// The samples of both tracks have the same distance from their bases.
+    @Test func basesThatAreRightCountAsTheyAre() throws {
+        let movie = BoxBuilder.movie(BoxBuilder.track() + BoxBuilder.track(2))
+        let file = movie + fragment([(movie.count, 8, 20), (movie.count + 20, 8, 30)])
+        #expect(
+            try samples(file) == [
+                Found(offset: file.count - 50, vector: 0xA1, subsamples: []),
+                Found(offset: file.count - 30, vector: 0xA2, subsamples: []),
+            ])
+    }
+
     @Test(arguments: [[false], [true], [false, true], [true, false]])
     func samplesTellWhatTheyAre(areSound: [Bool]) throws {
         let tracks = areSound.enumerated().map { BoxBuilder.track($0 + 1, isSound: $1) }

@@ -187,8 +187,12 @@ final class GuardElement: Element, @unchecked Sendable {
             defer { old = new }
             return old
         }
-        // A change from here on comes to the new one.
-        new.setPlaying(isPlaying.load(ordering: .acquiring))
+        // A change from here on comes to the new one. One at this moment may come in front of what was read.
+        var told: Bool
+        repeat {
+            told = isPlaying.load(ordering: .acquiring)
+            new.setPlaying(told)
+        } while told != isPlaying.load(ordering: .acquiring)
         // In this order, so that keys always have a guard.
         new.begin(replacing: old != nil)
         old?.end()
