@@ -33,6 +33,8 @@ public struct ControlSettings: Sendable, Equatable {
     public var readsEnvelopes = false
     /// The most `EXT-X-KEY` tags of a playlist, and the most `EXT-X-MAP` tags. Nil: 2,000.
     public var playlistKeys: Int?
+    /// In bytes: what the HLS playlists of a presentation may take of memory as long as they are played. Nil: 48 MiB.
+    public var playlistMemory: Int?
     /// What becomes of qualities, languages of sound, and text whose keys may not be used.
     public var partialLicenses = PartialLicenses.play
     /// Where the header fields and cookies go that the application gives its source element, beside the origin of the manifest:
@@ -56,7 +58,8 @@ public struct ControlSettings: Sendable, Equatable {
         "latchkey",
         keys: [
             "keys-file", "license-url", "media-license-urls", "key-system", "key-timeout", "http-timeout",
-            "key-formats", "envelopes", "playlist-keys", "partial-licenses", "source-header-origins",
+            "key-formats", "envelopes", "playlist-keys", "playlist-memory", "partial-licenses",
+            "source-header-origins",
         ])
     /// The group of header fields for every license request; its keys are the names of the fields.
     public static let headersGroup = ConfigurationGroup("http-headers", keys: nil)

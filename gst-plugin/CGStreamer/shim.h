@@ -15,6 +15,18 @@
 
 #include "video.h"
 
+#ifdef __GLIBC__
+/* As malloc.h declares it. That header is not included here: it has more than is needed. */
+extern int malloc_trim(size_t pad);
+#endif
+
+/* Gives the system back what is free in the heaps of all threads. Takes milliseconds. */
+static inline void ek_trim_heaps(void) {
+#ifdef __GLIBC__
+  malloc_trim(0);
+#endif
+}
+
 /* The instance of every element that is written in Swift: its Swift object in one pointer. */
 typedef struct {
   GstElement parent;

@@ -20,7 +20,11 @@ public struct HLSMap: Hashable, Sendable {
 /// 5.2).
 public struct HLSSegmentDecryption: Hashable, Sendable {
     /// Its method is `aes128`; its answer may bring the IV too.
-    public var key: HLSKey
+    public var key: HLSKey {
+        get { sharedKey.value }
+        set { sharedKey = HLSShared(newValue) }
+    }
+    private var sharedKey: HLSShared<HLSKey>
     /// Nil where the answer to the key request brings it.
     public var initializationVector: InitializationVector?
     /// Whether a part is opened that is not encrypted by itself, as a key frame of `EXT-X-I-FRAMES-ONLY`: its byte range counts
@@ -29,7 +33,12 @@ public struct HLSSegmentDecryption: Hashable, Sendable {
 
     /// A nil `initializationVector` leaves the IV to the answer of the key request.
     public init(key: HLSKey, initializationVector: InitializationVector?, isPart: Bool = false) {
-        self.key = key
+        self.init(sharedKey: HLSShared(key), initializationVector: initializationVector, isPart: isPart)
+    }
+
+    /// For one of many segments with that key.
+    init(sharedKey: HLSShared<HLSKey>, initializationVector: InitializationVector?, isPart: Bool) {
+        self.sharedKey = sharedKey
         self.initializationVector = initializationVector
         self.isPart = isPart
     }
@@ -64,15 +73,16 @@ struct HLSMediaPlaylist: Sendable {
         var sampleKey: HLSKey? { key.flatMap { $0.method.encryptsSamples ? $0 : nil } }
         /// What opens the segment, if it is encrypted as a whole.
         var decryption: HLSSegmentDecryption? {
-            guard let key, key.method == .aes128 else { return nil }
+            guard let sharedKey, sharedKey.value.method == .aes128 else { return nil }
             return HLSSegmentDecryption(
-                key: key, initializationVector: key.initializationVector(forSegment: sequence), isPart: isPart)
+                sharedKey: sharedKey, initializationVector: sharedKey.value.initializationVector(forSegment: sequence),
+                isPart: isPart)
         }
         /// What of the resource is needed; nil for all of it.
         var encryptedRange: HLSByteRange? { decryption.map { $0.encryptedRange(byteRange) } ?? byteRange }
     }
 
-    /// With the variables filled in, and without their definitions.
+    /// Those of the playlist, with the variables filled in. Their definitions are empty lines.
     var lines: [HLSLine] = []
     var segments: [Segment] = []
     var targetDuration: Double?
@@ -92,15 +102,20 @@ struct HLSMediaPlaylist: Sendable {
 }
 
 extension HLSMediaPlaylist {
-    /// Reads `playlist`. `window` is what the last refresh left behind: a delta update goes on from there.
+    /// In bytes, of all absolute URLs: a long playlist URL and many short references must not fill the memory.
+    static let maximumURLSize = 32 * 1024 * 1024
+
+    /// Reads `playlist`. `window` is what the last refresh left behind: a delta update goes on from there. `urlLimit`: see
+    /// `maximumURLSize`.
     ///
     /// Throws with the number of the line.
     init(
         _ playlist: HLSPlaylist, base: URIBase, variables: HLSVariables, keyFormats: [HLSKeyFormat],
-        window: HLSWindow, keyLimit: Int
+        window: HLSWindow, keyLimit: Int, urlLimit: Int = HLSMediaPlaylist.maximumURLSize
     ) throws(FormatError) {
         var reader = Reader(
-            base: base, keyFormats: keyFormats, window: window, keyLimit: keyLimit, variables: variables)
+            playlist.lines, base: base, keyFormats: keyFormats, window: window, keyLimit: keyLimit, urlLimit: urlLimit,
+            variables: variables)
         for line in playlist.lines {
             do throws(FormatError) {
                 try reader.read(line)
@@ -115,13 +130,11 @@ extension HLSMediaPlaylist {
 
 /// The state between two lines.
 private struct Reader {
-    /// In bytes, of all absolute URLs: a long playlist URL and many short references must not fill the memory.
-    private static let maximumURLSize = 32 * 1024 * 1024
-
     let base: URIBase
     let keyFormats: [HLSKeyFormat]
     let window: HLSWindow
     let keyLimit: Int
+    let urlLimit: Int
     var variables: HLSVariables
     private var result = HLSMediaPlaylist()
     private var sequence: UInt64 = 0
@@ -135,38 +148,51 @@ private struct Reader {
     private var firstLine = 0
     /// Where the byte range of the segment in front ends; nil where that has none.
     private var previousEnd: UInt64?
+    /// How many lines were read.
+    private var lineCount = 0
     private var urlSize = 0
     private var keyCount = 0
     private var mapCount = 0
 
+    /// `read` gets `lines` one after the other. As long as no variable changes one, there is no second copy of them.
     init(
-        base: URIBase, keyFormats: [HLSKeyFormat], window: HLSWindow, keyLimit: Int, variables: HLSVariables
+        _ lines: [HLSLine], base: URIBase, keyFormats: [HLSKeyFormat], window: HLSWindow, keyLimit: Int, urlLimit: Int,
+        variables: HLSVariables
     ) {
+        result.lines = lines
         self.base = base
         self.keyFormats = keyFormats
         self.window = window
         self.keyLimit = keyLimit
+        self.urlLimit = urlLimit
         self.variables = variables
+        // All others are tags, comments or blank.
+        let count = lines.reduce(0) { $1.text.utf8.first == UInt8(ascii: "#") ? $0 : $0 + 1 }
+        result.segments.reserveCapacity(count)
     }
 
     mutating func read(_ line: HLSLine) throws(FormatError) {
         var line = line
-        line.text = try variables.substituting(line.text)
+        let index = lineCount
+        lineCount += 1
+        if variables.areUsed {
+            line.text = try variables.substituting(line.text)
+            result.lines[index].text = line.text
+        }
         switch line.content {
         case .blank, .comment: break
         case .tag(let name, let value):
             if name == "EXT-X-DEFINE" {
                 try variables.define(try HLSAttributeList(parsing: value ?? ""))
-                return
+                result.lines[index].text = ""
+                result.lines[index].ending = ""
+            } else {
+                try readTag(name, value ?? "", line: line.number)
             }
-            try readTag(name, value ?? "", line: line.number)
         case .uri(let reference):
-            result.lines.append(line)
             // Not a segment without EXTINF; the stock demuxer sees it that way too.
             if let duration { try readSegment(reference, duration: duration) }
-            return
         }
-        result.lines.append(line)
     }
 
     private mutating func readTag(_ name: Substring, _ value: Substring, line: Int) throws(FormatError) {
@@ -186,7 +212,8 @@ private struct Reader {
         case "EXT-X-KEY":
             keyCount += 1
             try checkCounts()
-            try result.scope.apply(value, line: line, base: base.reference)
+            let size = try result.scope.apply(value, line: line, base: base.reference)
+            try count(urlOf: size)
             isKeyKnown = false
         case "EXT-X-MAP":
             mapCount += 1
@@ -242,8 +269,8 @@ private struct Reader {
         result.segments.append(
             HLSMediaPlaylist.Segment(
                 url: url, sequence: sequence, duration: duration, byteRange: byteRange, sharedKey: key, sharedMap: map,
-                isPart: isOfKeyFrames && byteRange != nil, lines: firstLine..<result.lines.count))
-        firstLine = result.lines.count
+                isPart: isOfKeyFrames && byteRange != nil, lines: firstLine..<lineCount))
+        firstLine = lineCount
     }
 
     private mutating func readMap(_ value: Substring) throws(FormatError) -> HLSMap {
@@ -301,11 +328,16 @@ private struct Reader {
         guard url.utf8.count <= URIReference.maximumURLSize else {
             throw .tooLarge("a URL of \(url.utf8.count) bytes; \(URIReference.maximumURLSize) are read")
         }
-        urlSize += url.utf8.count
-        guard urlSize <= Self.maximumURLSize else {
-            throw .tooLarge("more than \(Self.maximumURLSize) bytes of absolute URLs")
-        }
+        try count(urlOf: url.utf8.count)
         return url
+    }
+
+    /// Counts a URL of so many bytes.
+    private mutating func count(urlOf size: Int) throws(FormatError) {
+        urlSize += size
+        guard urlSize <= urlLimit else {
+            throw .tooLarge("more than \(urlLimit) bytes of absolute URLs")
+        }
     }
 
     private func seconds(_ text: Substring) -> Double? {
@@ -332,15 +364,17 @@ struct HLSKeyScope: Hashable, Sendable {
 
     private var tags: [Tag] = []
 
-    /// Takes one tag. A tag that cannot be read is kept with its problem: another KEYFORMAT may do.
-    mutating func apply(_ value: Substring, line: Int, base: URIReference) throws(FormatError) {
+    /// Takes one tag. A tag that cannot be read is kept with its problem: another KEYFORMAT may do. Returns how many bytes the
+    /// key's URI has.
+    @discardableResult
+    mutating func apply(_ value: Substring, line: Int, base: URIReference) throws(FormatError) -> Int {
         let list = try HLSAttributeList(parsing: value)
         var tag = Tag(keyFormat: list["KEYFORMAT"] ?? HLSKeyFormat.identity.name, line: line)
         do throws(FormatError) {
             let key = try HLSKey(list)
             guard key.method != .none else {
                 tags = []
-                return
+                return 0
             }
             tag.key = key.resolved(against: base)
         } catch {
@@ -354,6 +388,7 @@ struct HLSKeyScope: Hashable, Sendable {
             }
             tags.append(tag)
         }
+        return tag.key?.uri?.utf8.count ?? 0
     }
 
     /// The key to use: that of the first format of `formats` that is there and can be used. Nil if segments are clear.

@@ -136,7 +136,8 @@ struct HLSPlan {
             placement.front = HLSShared(.routed(.initSegment(section)))
         } else if hasSamples, kind.takesNotes {
             let vector = sampleKey?.initializationVector(forSegment: segment.sequence)
-            let note = HLSKeyNote(kind: kind, key: sampleKey, initializationVector: vector)
+            let note = HLSKeyNote(
+                kind: kind, sharedKey: sampleKey == nil ? nil : segment.sharedKey, initializationVector: vector)
             placement.front = HLSShared(.routed(.keyNote(note)))
         }
         return placement

@@ -22,6 +22,12 @@ public struct HLSPlaylist: Hashable, Sendable {
     public static let defaultKeyLimit = 2_000
     /// The most of both together that can be set: one for each segment of four seconds are 21,600 a day.
     public static let maximumKeysAndMaps = 25_000
+    /// In bytes: what the playlists of a presentation may take of memory as long as they are played, if nothing else is set. A day
+    /// in segments of two seconds, pictures and sound, are 86,400 segments of 582 bytes each. With AES-128, one counts 256 bytes,
+    /// its URL and its lines. With SAMPLE-AES and an IV of its own, it counts 336 bytes, its URL and its lines.
+    public static let defaultMemoryLimit = 48 * 1024 * 1024
+    /// The most of it that can be set, in bytes.
+    public static let maximumMemoryLimit = 1024 * 1024 * 1024
     /// In bytes, of one line. Keys of some systems stand in `data:` URIs of tens of kilobytes.
     public static let maximumLineSize = 1024 * 1024
 

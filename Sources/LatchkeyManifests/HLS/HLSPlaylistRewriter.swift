@@ -42,6 +42,12 @@ public struct HLSPlaylistRewriter: Sendable {
     /// `HLSPlaylist.maximumKeysAndMaps`.
     public var keyLimit = HLSPlaylist.defaultKeyLimit
 
+    /// In bytes, of all absolute URLs of a media playlist, also of those of its keys.
+    package var urlLimit = HLSMediaPlaylist.maximumURLSize
+
+    /// In bytes: what it may cost to play the playlist (`HLSRewriting.memorySize`).
+    package var memoryLimit = Int.max
+
     /// Whether segments of playlists with keys that would stay with their origin are to come through this library as
     /// well (`HLSResource.relayedSegment`); their parts (`EXT-X-PART`) stay where they are. A live segment that is known keeps
     /// its URL.
@@ -87,7 +93,9 @@ public struct HLSPlaylistRewriter: Sendable {
         let base = URIBase(URIReference(url))
         do throws(FormatError) {
             let playlist = try HLSPlaylist(bytes)
-            var output = HLSOutput(kind: playlist.kind, base: base, route: route)
+            var output = HLSOutput(kind: playlist.kind, base: base, memoryLimit: memoryLimit, route: route)
+            // Mostly enough, so that no copy is made at the end.
+            output.result.bytes.reserveCapacity(bytes.count)
             switch playlist.kind {
             case .master:
                 try rewriteMaster(playlist, to: &output)
@@ -288,7 +296,7 @@ extension HLSPlaylistRewriter {
         let variables = HLSVariables(imported: importedVariables, url: output.base.reference)
         let media = try HLSMediaPlaylist(
             playlist, base: output.base, variables: variables, keyFormats: keyFormats, window: window,
-            keyLimit: keyLimit)
+            keyLimit: keyLimit, urlLimit: urlLimit)
         var numbering = window.numbering
         // The stock demuxer goes back to where an older version ends: it has a newer one. One without segments is an error for it,
         // and a few in a row end playback; an encoder that starts anew may have none for a while.
@@ -444,8 +452,11 @@ struct HLSDefaultAudio {
 /// A rewritten playlist in the making.
 struct HLSOutput {
     let base: URIBase
+    private let memoryLimit: Int
     private let route: (HLSResource) -> String
     private var routed: Set<HLSResource> = []
+    /// Of the resource that was remembered last. Neighbours have mostly the same, which is there once.
+    private var lastKeyURI: String?
     /// The scheme and the authority of the URL that was noted last.
     private var lastPlace = ""
     var routedChildren: Set<HLSRewriting.Child> = []
@@ -455,8 +466,9 @@ struct HLSOutput {
     var lastPart: String?
     var result: HLSRewriting
 
-    init(kind: HLSPlaylist.Kind, base: URIBase, route: @escaping (HLSResource) -> String) {
+    init(kind: HLSPlaylist.Kind, base: URIBase, memoryLimit: Int, route: @escaping (HLSResource) -> String) {
         self.base = base
+        self.memoryLimit = memoryLimit
         self.route = route
         result = HLSRewriting(kind: kind)
         if let origin = base.reference.origin { result.origins.insert(origin) }
@@ -464,7 +476,14 @@ struct HLSOutput {
 
     /// The URL of a resource; remembers the resource.
     mutating func url(_ resource: HLSResource) -> String {
-        if routed.insert(resource).inserted { result.resources.append(resource) }
+        if routed.insert(resource).inserted {
+            result.resources.append(resource)
+            result.resourceSize += resource.size
+            if let uri = resource.keyURI, uri != lastKeyURI {
+                result.resourceSize += uri.utf8.count
+                lastKeyURI = uri
+            }
+        }
         return route(resource)
     }
 
@@ -502,6 +521,11 @@ struct HLSOutput {
         }
         guard result.bytes.count <= HLSPlaylistRewriter.maximumResultSize else {
             throw .tooLarge("more than \(HLSPlaylistRewriter.maximumResultSize) bytes when rewritten")
+        }
+        guard result.memorySize <= memoryLimit else {
+            throw .tooLarge(
+                "it takes more than the \(memoryLimit) bytes of memory that the presentation's other playlists leave; "
+                    + "playlist-memory in [latchkey] of the configuration file sets the limit for all of them")
         }
     }
 

@@ -19,6 +19,29 @@ public indirect enum HLSResource: Hashable, Sendable {
     case envelope(HLSEnvelopedSegment)
     /// A note in front of segments of a transport stream or of packed audio, made here: nothing is fetched.
     case keyNote(HLSKeyNote)
+
+    /// In bytes, about: what it costs to serve it, but without the URI of its key. Some 100 are for its places in tables and 50 for
+    /// a URL, beside its own bytes. The rest is for the value.
+    var size: Int {
+        switch self {
+        case .keyNote: 160
+        case .playlist(let url), .relayedSegment(let url): 176 + url.utf8.count
+        case .segment(let segment): 256 + segment.url.utf8.count
+        case .envelope(let segment): 256 + segment.url.utf8.count
+        case .initSegment(let section): 352 + section.url.utf8.count
+        }
+    }
+
+    /// Of the key that it is for.
+    var keyURI: String? {
+        switch self {
+        case .playlist, .relayedSegment, .envelope: nil
+        case .initSegment(let section):
+            if case .key(let key) = section.protection { key.uri } else { section.decryption?.key.uri }
+        case .segment(let segment): segment.decryption.key.uri
+        case .keyNote(let note): note.key?.uri
+        }
+    }
 }
 
 /// A media initialization section of fragmented MP4, and what to make of it.
@@ -97,14 +120,23 @@ public struct HLSKeyNote: Hashable, Sendable {
     /// `transportStream` or `packedAudio`.
     public var kind: HLSSegmentKind
     /// Nil: the segments are clear.
-    public var key: HLSKey?
+    public var key: HLSKey? {
+        get { sharedKey?.value }
+        set { sharedKey = newValue.map { HLSShared($0) } }
+    }
+    private var sharedKey: HLSShared<HLSKey>?
     /// Nil where the answer to the key request brings it, and for clear segments.
     public var initializationVector: InitializationVector?
 
     /// `kind` is `transportStream` or `packedAudio`: no other segments take a note.
     public init(kind: HLSSegmentKind, key: HLSKey?, initializationVector: InitializationVector?) {
+        self.init(kind: kind, sharedKey: key.map { HLSShared($0) }, initializationVector: initializationVector)
+    }
+
+    /// For one of many notes with that key.
+    init(kind: HLSSegmentKind, sharedKey: HLSShared<HLSKey>?, initializationVector: InitializationVector?) {
         self.kind = kind
-        self.key = key
+        self.sharedKey = sharedKey
         self.initializationVector = initializationVector
     }
 }

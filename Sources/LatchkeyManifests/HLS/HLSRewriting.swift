@@ -118,6 +118,10 @@ public struct HLSRewriting: Sendable {
     /// All that was given a URL by `route`, each once, in order. What is in none of the last few refreshes of any
     /// playlist may be forgotten.
     public var resources: [HLSResource] = []
+    /// In bytes, about: what it costs to serve them.
+    package var resourceSize = 0
+    /// In bytes, about: what it costs to play it. The demuxer keeps the text, too.
+    package var memorySize: Int { resourceSize + bytes.count }
     /// The origins (`https://host:443`) of all http and https URLs that the playlist names.
     public var origins: Set<String> = []
     /// Of a media playlist: the absolute URLs that it names, as of segments, parts and init segments.

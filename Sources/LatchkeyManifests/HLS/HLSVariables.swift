@@ -7,8 +7,8 @@ import LatchkeyProtection
 struct HLSVariables: Sendable {
     /// In bytes, of all names and values.
     static let maximumSize = 256 * 1024
-    /// In bytes, of all the lines that values were filled into.
-    static let maximumResultSize = 32 * 1024 * 1024
+    /// In bytes, of all the lines that values were filled into: no more than a playlist may have without.
+    static let maximumResultSize = HLSPlaylist.maximumSize
 
     private(set) var values: [String: String] = [:]
     /// Whether the playlist has a definition. `{$` means nothing without one.

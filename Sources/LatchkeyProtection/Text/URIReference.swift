@@ -279,8 +279,17 @@ package struct URIBase: Sendable {
     }
 
     package func resolve(_ text: some StringProtocol) -> String {
-        if let directory, Self.isPlain(text.utf8) { return directory + text }
-        return URIReference.resolve(text, against: reference)
+        if let directory, Self.isPlain(text.utf8) { return Self.joined(directory, text) }
+        return Self.joined("", URIReference.resolve(text, against: reference))
+    }
+
+    /// Both, without room for more at the end: a long playlist names a hundred thousand.
+    private static func joined(_ first: String, _ second: some StringProtocol) -> String {
+        var text = ""
+        text.reserveCapacity(first.utf8.count + second.utf8.count)
+        text += first
+        text.append(contentsOf: second)
+        return text
     }
 
     /// Whether `text` is a path, and maybe a query, with nothing in it to take out or to encode. Some that are so are not

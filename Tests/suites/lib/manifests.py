@@ -177,10 +177,11 @@ PLAYLIST_LINES = 200_000
 PLAYLIST_KEYS_AND_MAPS = 25_000
 
 
-def largest_playlist(case, playlist, every=None, width=0):
+def largest_playlist(case, playlist, every=None, width=0, prefix="", title=0, most=PLAYLIST_LINES, front=()):
     """The files of a presentation whose playlist goes on, behind the segments that there are, with as many as are read.
     `every`: the tag that stands in front of each of them as long as such tags are taken, each time with another URL.
-    `width`: so many more characters each name has."""
+    `width`: so many more characters each name has. `prefix`: what the names begin with. `title`: so many characters each
+    title has. `most`: as many at most. `front`: lines in front of the first one."""
     folder = corpus.case(case).folder
     files = {}
     for name in os.listdir(folder):
@@ -196,11 +197,12 @@ def largest_playlist(case, playlist, every=None, width=0):
     ending = last.rpartition(".")[2]
     tags = [line for line in lines if line.startswith(("#EXT-X-KEY:", "#EXT-X-MAP:"))]
     repeated = next((line for line in tags if every and line.startswith(f"#{every}:")), None)
+    lines += front
     count, size = len(tags), sum(len(line) + 1 for line in lines)
-    for number in range(1000, PLAYLIST_LINES):
-        segment = [duration, f"{'n' * width}_{number}.{ending}"]
+    for number in range(1000, 1000 + most):
+        segment = [duration + "t" * title, f"{prefix}{'n' * width}_{number}.{ending}"]
         if repeated and count < PLAYLIST_KEYS_AND_MAPS:
-            segment.insert(0, re.sub('URI="([^"]*)"', rf'URI="\1?{number}"', repeated))
+            segment.insert(0, re.sub('URI="([^"]*)"', rf'URI="\1?{prefix}{number}"', repeated))
         size += sum(len(line) + 1 for line in segment)
         if size > PLAYLIST_SIZE - 100 or len(lines) + len(segment) >= PLAYLIST_LINES:
             break
@@ -216,6 +218,41 @@ PLAYLISTS = {
     "sample-keys": ("hls-ts-sampleaes-identity-aac", "v.m3u8", "EXT-X-KEY"),
     "maps": ("hls-fmp4-cbcs-identity", "v.m3u8", "EXT-X-MAP"),
 }
+# Pictures and sound with a playlist each. They take nearly all of the memory that the playlists of a presentation share
+# (HLSPlaylist.defaultMemoryLimit): a segment of AES-128 counts some 310 bytes, and a key 40. A segment of SAMPLE-AES with an IV of
+# its own counts some 240, since the segments of such long playlists come from the origin.
+TOGETHER = {
+    "together": ("hls-ts-aes128-shaka", {"most": 78_000}),
+    "together-keys": ("hls-ts-aes128-shaka", {"most": 72_000, "every": "EXT-X-KEY"}),
+    "together-titles": ("hls-ts-aes128-shaka", {"most": 50_000, "title": 170}),
+    "together-notes": ("hls-ts-sampleaes-identity-aac",
+                       {"front": ('#EXT-X-KEY:METHOD=SAMPLE-AES,URI="key.bin",KEYFORMAT="identity"',)}),
+}
+
+
+def largest_playlists(case, options):
+    """As `largest_playlist` with these options, for both playlists of a presentation, whose master playlist is `stream.m3u8`. No
+    segment and no key is in both."""
+    files = {}
+    for letter in "va":
+        files |= largest_playlist(case, f"{letter}.m3u8", prefix=letter, **options)
+        files[f"{letter}.m3u8"] = files.pop("stream.m3u8")
+    with open(os.path.join(corpus.case(case).folder, "master.m3u8"), encoding="utf-8") as file:
+        return files | {"stream.m3u8": file.read()}
+
+
+def playlist_case(name):
+    return (PLAYLISTS | TOGETHER)[name][0]
+
+
+def playlist_files(name):
+    """The files of a scene. Those of GStreamer's own demuxer are `stock-stream.m3u8` and what that leads to: it takes encrypted
+    samples for encrypted segments, and crashes at some."""
+    files = largest_playlists(*TOGETHER[name]) if name in TOGETHER else largest_playlist(*PLAYLISTS[name])
+    for playlist in [name for name in files if name.endswith(".m3u8")]:
+        text = re.sub("#EXT-X-KEY:METHOD=SAMPLE-AES,.*\n", "", files[playlist])
+        files[f"stock-{playlist}"] = re.sub(r"\b[va]\.m3u8", r"stock-\g<0>", text)
+    return files
 
 
 class Changing(dict):

@@ -73,8 +73,8 @@ struct Stillness {
         var due: UInt64 = 0
         /// It was live and has ended.
         var hasEnded = false
-        /// What its last refreshes have named.
-        var named: [Set<String>] = []
+        /// Hash values of what its last refreshes have named. Names are up to 32 MiB of a playlist, so they are not kept.
+        var named: [Set<Int>] = []
         /// Of that, the init segments of the last one.
         var inits: Set<String> = []
         /// How many segments it has, and how many URLs.
@@ -86,7 +86,10 @@ struct Stillness {
         /// What was fetched of it last.
         var fetched: String?
 
-        func names(_ resource: String) -> Bool { named.contains { $0.contains(resource) } }
+        func names(_ resource: String) -> Bool {
+            let hash = resource.hashValue
+            return named.contains { $0.contains(hash) }
+        }
     }
 
     /// The refreshes of one playlist that are remembered, and the URLs of delta updates that count as one.
@@ -160,7 +163,7 @@ struct Stillness {
     mutating func didRead(_ name: String, _ refresh: Refresh, at now: UInt64) {
         var playlist = playlists[name] ?? Playlist()
         playlist.role = refresh.role
-        let named = Set(refresh.urls.map(Self.resource))
+        let named = Set(refresh.urls.lazy.map { Self.resource($0).hashValue })
         if refresh.isDelta, let count = playlist.named.last?.count, count < Self.deltaLimit {
             playlist.named[playlist.named.count - 1].formUnion(named)
         } else {

@@ -14,8 +14,8 @@ final class AnnouncedSegments: Sendable {
     private struct State {
         /// Nil while there is nothing to watch for.
         var servers: PresentationServers?
-        /// By their playlists and URLs.
-        var segments: [String: [String: HLSRewriting.AnnouncedSegment]] = [:]
+        /// By their playlists and the hash values of their URLs, which are up to 32 MiB of a playlist.
+        var segments: [String: [Int: HLSRewriting.AnnouncedSegment]] = [:]
         /// Those in front of them, by their playlists.
         var notes: [String: Set<HLSKeyNote>] = [:]
         /// Playlists of which a segment was fetched since a note.
@@ -33,10 +33,14 @@ final class AnnouncedSegments: Sendable {
     /// A playlist of that name was rewritten.
     func update(_ rewriting: HLSRewriting, of playlist: String, servers: PresentationServers?) {
         let notes = rewriting.resources.compactMap { if case .keyNote(let note) = $0 { note } else { nil } }
+        var segments: [Int: HLSRewriting.AnnouncedSegment] = [:]
+        segments.reserveCapacity(rewriting.announcedSegments.count)
+        for (url, segment) in rewriting.announcedSegments { segments[url.hashValue] = segment }
+        let announced = segments
         state.withLock { state in
-            state.segments[playlist] = rewriting.announcedSegments.isEmpty ? nil : rewriting.announcedSegments
+            state.segments[playlist] = announced.isEmpty ? nil : announced
             state.notes[playlist] = notes.isEmpty ? nil : Set(notes)
-            if let servers, !rewriting.announcedSegments.isEmpty { state.servers = servers }
+            if let servers, !announced.isEmpty { state.servers = servers }
         }
     }
 
@@ -65,7 +69,7 @@ final class AnnouncedSegments: Sendable {
         }
         let found = state.withLock { state -> (kind: HLSSegmentKind, isFirst: Bool)? in
             for (playlist, segments) in state.segments {
-                guard let segment = segments[url] else { continue }
+                guard let segment = segments[url.hashValue] else { continue }
                 state.last = url
                 guard answer.isFinished else { return nil }
                 return (segment.kind, state.begun.insert(playlist).inserted || segment.isFirst)

@@ -329,6 +329,7 @@ final class HLSRun: AdaptiveRun {
             keyFormats: settings.keyFormats(for: shared.settings),
             envelopes: EnvelopeParsers(includesOwn: shared.settings.readsEnvelopes), relay: makeRelay(origin),
             plainRelay: makePlainRelay(origin), keyLimit: shared.settings.playlistKeys ?? HLSPlaylist.defaultKeyLimit,
+            memoryLimit: shared.settings.playlistMemory ?? HLSPlaylist.defaultMemoryLimit,
             outputLevel: { [session] in session.outputLevel }, choice: choice,
             onLeftOut: { onLeftOut($0, origin) }, onDeparture: { onDeparture($0, origin) }, onFiles: onFiles)
         loader = IdentityKeyLoader(origin: origin, timeout: shared.settings.keyWait)

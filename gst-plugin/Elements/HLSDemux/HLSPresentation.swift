@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
+import CLatchkeyGStreamer
 import LatchkeyContainers
 import LatchkeyElementKit
 import LatchkeyHTTP
@@ -43,6 +44,8 @@ final class HLSPresentation: Sendable {
     struct State {
         var servers: PresentationServers?
         var rewriters: [String: HLSPlaylistRewriter] = [:]
+        /// What the playlists take of memory.
+        var budget = HLSPlaylistBudget()
         var variables: [String: String] = [:]
         var sessionKeys: [HLSKey] = []
         /// The playlists of the sound, by those of the variants.
@@ -105,6 +108,7 @@ final class HLSPresentation: Sendable {
     init(
         origin: HLSOrigin, keys: HLSKeys, keyFormats: [HLSKeyFormat], envelopes: EnvelopeParsers = EnvelopeParsers(),
         relay: SegmentRelay? = nil, plainRelay: SegmentRelay? = nil, keyLimit: Int = HLSPlaylist.defaultKeyLimit,
+        memoryLimit: Int = HLSPlaylist.defaultMemoryLimit,
         outputLevel: @escaping @Sendable () -> OutputRequirement = { .unprotected }, choice: KeyChoice? = nil,
         onLeftOut: @escaping @Sendable ([KeyID: KeyError]) -> Void = { _ in },
         onDeparture: @escaping @Sendable (HLSVariantChoice.Departure?) -> Void = { _ in },
@@ -124,7 +128,7 @@ final class HLSPresentation: Sendable {
         self.keys = keys
         self.keyFormats = keyFormats
         self.keyLimit = keyLimit
-        state = Mutex(State())
+        state = Mutex(State(budget: HLSPlaylistBudget(limit: memoryLimit)))
     }
 
     /// Opens the loopback servers. `onFailure` hears, once, of what ends the presentation and what the stock demuxer would
@@ -256,8 +260,11 @@ final class HLSPresentation: Sendable {
         state.withLock { $0.servers }.map { self.address(of: resource, at: $0) } ?? "http://127.0.0.1:9/"
     }
 
-    private func address(of resource: HLSResource, at servers: PresentationServers) -> String {
-        servers.url(table.name(of: resource) + resource.suffix, from: resource.mediaOrigin)
+    /// `base`: what the references of a playlist count from. With them, the text of a long playlist is a third as long.
+    private func address(of resource: HLSResource, at servers: PresentationServers, from base: String = "") -> String {
+        let url = servers.url(table.name(of: resource) + resource.suffix, from: resource.mediaOrigin)
+        guard !base.isEmpty, !resource.isPlaylist, url.hasPrefix(base) else { return url }
+        return String(Substring(url.utf8.dropFirst(base.utf8.count)))
     }
 
     /// Of the master playlist.
@@ -266,16 +273,23 @@ final class HLSPresentation: Sendable {
     /// What the stock demuxer has to choose from.
     var qualities: [PictureQuality] { state.withLock { $0.qualities } }
 
+    /// In bytes. To read a playlist takes many times its size for a moment. Of a larger one, that goes back to the system at once,
+    /// and not only to the heap of a thread: the next one may be read on another.
+    private static let largeSize = 1 << 20
+
     func rewrite(
         _ bytes: [UInt8], from url: String, as name: String? = nil, kind: HLSSegmentKind? = nil,
         isEnveloped: Bool? = nil
     ) throws(HLSFailure) -> HLSRewriting {
+        defer { if bytes.count > Self.largeSize { ek_trim_heaps() } }
         let name = name ?? url
         let foreign = ForeignContent(start: bytes) ?? (bytes.first { $0 > 0x20 } == UInt8(ascii: "<") ? .xml : nil)
         if let foreign { throw .foreign(foreign, inPlaceOf: "playlist", at: url) }
         let servers = state.withLock { $0.servers }
         let outputLevel = outputLevel()
         let (table, hasCookies, isLocal) = (table, origin.cookies.hasBeenUsed, origin.isLocal)
+        // A media playlist comes from a loopback server, also the first one: a master playlist of our own leads to it.
+        let base = servers?.url("", from: URIReference(name).origin) ?? ""
         let (rewriting, wanted) = try state.withLock { state throws(HLSFailure) in
             var rewriter =
                 state.rewriters[name]
@@ -300,15 +314,13 @@ final class HLSPresentation: Sendable {
             rewriter.hasEncryptedSibling = role.map { state.encryptedRoles.contains($0) } ?? false
             let rewriting: HLSRewriting
             do throws(FormatError) {
-                rewriting = try rewriter.rewrite(bytes, from: url) { resource in
-                    servers.map { self.address(of: resource, at: $0) } ?? ""
+                rewriting = try state.rewriting(of: bytes, from: url, as: name, with: &rewriter, keptIn: table) {
+                    resource in
+                    servers.map { self.address(of: resource, at: $0, from: base) } ?? ""
                 }
-                if isLocal { try rewriting.checkFiles(from: url) }
             } catch {
-                table.forgetUnused()
                 throw .format(error)
             }
-            table.keep(rewriting.resources, of: name)
             state.rewriters[name] = rewriter
             if rewriting.isNumberedAnew { state.numberedAnew.insert(name) }
             state.timeline.update(rewriting, of: name)
@@ -343,19 +355,6 @@ final class HLSPresentation: Sendable {
         if isLocal { onFiles(URIReference(url).filePath != nil && !rewriting.namesServers) }
         for key in wanted { keys.demand(key) }
         return rewriting
-    }
-}
-
-extension HLSResource {
-    fileprivate var isPlaylist: Bool { if case .playlist = self { true } else { false } }
-
-    /// Whether the stream behind it starts with a note for the decryptor.
-    fileprivate var hasNote: Bool {
-        switch self {
-        case .keyNote: true
-        case .envelope(let segment): segment.kind != .fragmentedMP4
-        case .playlist, .initSegment, .segment, .relayedSegment: false
-        }
     }
 }
 

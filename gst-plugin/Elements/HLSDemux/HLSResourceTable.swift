@@ -18,17 +18,18 @@ final class HLSResourceTable: Sendable {
     }
 
     private struct State {
-        var names: [HLSResource: String] = [:]
-        var entries: [String: Entry] = [:]
+        /// A name is a letter and a number. A presentation may have hundreds of thousands, so the numbers alone are kept.
+        var numbers: [HLSResource: UInt64] = [:]
+        var entries: [UInt64: Entry] = [:]
         var playlists: [String: [[HLSResource]]] = [:]
         var lastNumber: UInt64 = 0
 
         mutating func release(_ resource: HLSResource) {
-            guard let name = names[resource] else { return }
-            entries[name]?.uses -= 1
-            guard let entry = entries[name], entry.uses <= 0 else { return }
-            entries[name] = nil
-            names[resource] = nil
+            guard let number = numbers[resource] else { return }
+            entries[number]?.uses -= 1
+            guard let entry = entries[number], entry.uses <= 0 else { return }
+            entries[number] = nil
+            numbers[resource] = nil
         }
     }
 
@@ -36,28 +37,41 @@ final class HLSResourceTable: Sendable {
 
     /// The name of a resource, always the same while it is known.
     func name(of resource: HLSResource) -> String {
-        state.withLock { state in
-            if let known = state.names[resource] { return known }
+        let number = state.withLock { state -> UInt64 in
+            if let known = state.numbers[resource] { return known }
             state.lastNumber += 1
-            let name = Self.prefix(resource) + String(state.lastNumber)
-            state.names[resource] = name
-            state.entries[name] = Entry(resource: resource)
-            return name
+            state.numbers[resource] = state.lastNumber
+            state.entries[state.lastNumber] = Entry(resource: resource)
+            return state.lastNumber
         }
+        return Self.name(resource, number)
     }
 
     /// The name of a resource that a playlist named; nil for others.
-    func knownName(of resource: HLSResource) -> String? { state.withLock { $0.names[resource] } }
+    func knownName(of resource: HLSResource) -> String? {
+        let number = state.withLock { $0.numbers[resource] }
+        return number.map { Self.name(resource, $0) }
+    }
 
-    func resource(_ name: String) -> HLSResource? { state.withLock { $0.entries[name]?.resource } }
+    func resource(_ name: String) -> HLSResource? {
+        guard let number = UInt64(name.dropFirst()),
+            let resource = state.withLock({ $0.entries[number]?.resource })
+        else { return nil }
+        // It has no other names, as with another letter or with zeros in front of the number.
+        return Self.name(resource, number) == name ? resource : nil
+    }
 
     var count: Int { state.withLock { $0.entries.count } }
 
     /// A playlist was rewritten, and names these resources now.
     func keep(_ resources: [HLSResource], of playlist: String) {
         state.withLock { state in
-            for resource in resources {
-                if let name = state.names[resource] { state.entries[name]?.uses += 1 }
+            var resources = resources
+            for index in resources.indices {
+                guard let number = state.numbers[resources[index]], let entry = state.entries[number] else { continue }
+                state.entries[number]?.uses += 1
+                // Refreshes share what is equal.
+                resources[index] = entry.resource
             }
             var kept = state.playlists[playlist] ?? []
             kept.append(resources)
@@ -68,29 +82,51 @@ final class HLSResourceTable: Sendable {
         }
     }
 
+    /// A playlist is played no more: what it alone named is forgotten.
+    func forget(_ playlist: String) {
+        state.withLock { state in
+            let kept = state.playlists.removeValue(forKey: playlist) ?? []
+            for resource in kept.joined() { state.release(resource) }
+        }
+    }
+
     /// A playlist was refused in the end: what it alone named is forgotten. No other one is read meanwhile.
     func forgetUnused() {
         state.withLock { state in
-            for (name, entry) in state.entries where entry.uses == 0 {
-                state.entries[name] = nil
-                state.names[entry.resource] = nil
+            let unused = state.entries.compactMap { $0.value.uses == 0 ? $0.key : nil }
+            for number in unused {
+                guard let entry = state.entries.removeValue(forKey: number) else { continue }
+                state.numbers[entry.resource] = nil
             }
         }
     }
 
-    private static func prefix(_ resource: HLSResource) -> String {
-        switch resource {
-        case .playlist: "p"
-        case .initSegment: "i"
-        case .segment: "s"
-        case .relayedSegment: "r"
-        case .envelope: "e"
-        case .keyNote: "n"
-        }
+    private static func name(_ resource: HLSResource, _ number: UInt64) -> String {
+        let prefix =
+            switch resource {
+            case .playlist: "p"
+            case .initSegment: "i"
+            case .segment: "s"
+            case .relayedSegment: "r"
+            case .envelope: "e"
+            case .keyNote: "n"
+            }
+        return prefix + String(number)
     }
 }
 
 extension HLSResource {
+    var isPlaylist: Bool { if case .playlist = self { true } else { false } }
+
+    /// Whether the stream behind it starts with a note for the decryptor.
+    var hasNote: Bool {
+        switch self {
+        case .keyNote: true
+        case .envelope(let segment): segment.kind != .fragmentedMP4
+        case .playlist, .initSegment, .segment, .relayedSegment: false
+        }
+    }
+
     /// What a URL's path ends with, for people who read logs: the stock demuxer looks at the bytes.
     var suffix: String {
         switch self {

@@ -67,6 +67,14 @@ enum Configuration {
             }
             settings.playlistKeys = number
         }
+        if let text = file.string("playlist-memory", in: group) {
+            let most = HLSPlaylist.maximumMemoryLimit >> 20
+            guard let number = Int(text), 1...most ~= number else {
+                throw .invalidConfiguration(
+                    "the configuration file \(path): playlist-memory=\(text) is not in 1 to \(most)")
+            }
+            settings.playlistMemory = number << 20
+        }
         settings.fairPlay = try fairPlay(file, path)
         settings.playReady = try playReady(file, path)
         settings.viewing = try viewing(file, path)

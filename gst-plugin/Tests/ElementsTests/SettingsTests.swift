@@ -245,6 +245,8 @@ extension ElementTests {
             ("[latchkey]\nenvelopes=yes\n", "envelopes=yes is neither on nor off"),
             ("[latchkey]\nplaylist-keys=0\n", "playlist-keys=0 is not in 1 to 25000"),
             ("[latchkey]\nplaylist-keys=25001\n", "playlist-keys=25001 is not in 1 to 25000"),
+            ("[latchkey]\nplaylist-memory=0\n", "playlist-memory=0 is not in 1 to 1024"),
+            ("[latchkey]\nplaylist-memory=1025\n", "playlist-memory=1025 is not in 1 to 1024"),
             ("[latchkey]\nsource-header-origins=a.example\n", "no.conf: source-header-origins has an entry"),
             ("[playready]\ncustom-data-origins=https://a.example;a.example/x y\n", "custom-data-origins has an entry"),
             ("no group=1\n", "no.conf cannot be used: its first line is in no [group]"),
@@ -376,6 +378,12 @@ extension ElementTests {
             let path = try write("keys.conf", "[latchkey]\nplaylist-keys=20000\n")
             #expect(try Configuration.read(path, required: true).playlistKeys == 20_000)
             #expect(ControlSettings().playlistKeys == nil)
+        }
+
+        @Test func theMemoryForPlaylistsIsASetting() throws {
+            let path = try write("memory.conf", "[latchkey]\nplaylist-memory=96\n")
+            #expect(try Configuration.read(path, required: true).playlistMemory == 96 << 20)
+            #expect(ControlSettings().playlistMemory == nil)
         }
 
         /// Of a file with secrets, and of no other.

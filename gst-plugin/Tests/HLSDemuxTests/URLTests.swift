@@ -49,6 +49,35 @@ extension HLSDemuxTests.URLTests {
         return presentation
     }
 
+    /// What comes from the playlist's own server is named by references, but for other playlists.
+    @Test func mediaPlaylistsHaveReferences() throws {
+        let presentation = try presentation()
+        defer { presentation.close() }
+        let url = "https://a.test/v.m3u8?token=t"
+        _ = presentation.route(.playlist(url: url))
+        let media = """
+            #EXTM3U
+            #EXT-X-TARGETDURATION:2
+            #EXT-X-KEY:METHOD=AES-128,URI="key"
+            #EXTINF:2,
+            1.ts
+            #EXTINF:2,
+            https://b.test/2.ts
+            #EXT-X-RENDITION-REPORT:URI="w.m3u8"
+            #EXT-X-ENDLIST
+            """
+        let rewriting = try presentation.rewrite(Array(media.utf8), from: url)
+        let lines = String(decoding: rewriting.bytes, as: UTF8.self).split(separator: "\n")
+        let segments = lines.filter { !$0.hasPrefix("#") }
+        try #require(segments.count == 2)
+        #expect(presentation.table.resource(String(segments[0]))?.originURL == "https://a.test/1.ts")
+        #expect(segments[1].hasPrefix("http://127.0.0.1:"))
+        #expect(lines.contains { $0.hasPrefix("#EXT-X-RENDITION-REPORT:URI=\"http://127.0.0.1:") })
+        // As the first playlist, before it has a name: so it counts as much as later.
+        let other = try presentation.rewrite(Array(media.utf8), from: "https://a.test/other.m3u8")
+        #expect(other.bytes == rewriting.bytes)
+    }
+
     @Test func textsNameTheOrigin() throws {
         let presentation = try presentation()
         defer { presentation.close() }
