@@ -301,7 +301,10 @@ extension ElementReference {
     func post(wrongKey keyID: KeyID?, named name: String, because reason: String) {
         post(
             "latchkey-wrong-key",
-            [("key-ids", .strings(keyID.map { [$0.description] } ?? [])), ("reason", .string(reason))])
+            [
+                ("key-ids", .strings(keyID.map { [$0.description] } ?? [])), ("key-name", .string(name)),
+                ("reason", .string(reason)),
+            ])
         postWarning(
             GST_STREAM_ERROR_DECRYPT, "The key for \(name) is a wrong one: \(reason).",
             debug:
