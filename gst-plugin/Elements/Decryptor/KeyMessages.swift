@@ -62,8 +62,9 @@ extension Decryptor {
             reference.post(notice)
         case .clockSetBack(let notice):
             reference.post(notice)
-        case .withheld:
-            // Nothing is decrypted while it lasts.
+        case .withheld(let isWithheld):
+            // Nothing is decrypted while it lasts. Inside an adaptive demuxer, the bin around that has the rest wait.
+            if !reference.isInsideAdaptiveDemuxer { facts.withLock { hold }?.set(isWithheld) }
             wake { _ in }
         case .closed(let reason):
             wake { _ in }
