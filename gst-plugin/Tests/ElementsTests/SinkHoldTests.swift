@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MPL-2.0
 
 import CLatchkeyGStreamer
+import Foundation
 import LatchkeyElementKit
 import LatchkeyElementTestSupport
 import Latchkey
+import LatchkeyKeySession
 import Testing
 
 @testable import LatchkeyElements
@@ -24,8 +26,7 @@ extension ElementTests {
             private let last: PadReference
 
             init(_ description: String) throws {
-                launched = try LaunchedPipeline(
-                    "audiotestsrc ! identity name=start ! \(description)", recorded: ["end"])
+                launched = try LaunchedPipeline(description, recorded: ["end"])
                 hold = SinkHold(behind: try Self.source(of: "start", launched))
                 last = try Self.source(of: "last", launched)
                 gst_element_set_state(launched.pipeline, GST_STATE_PAUSED)
@@ -42,6 +43,12 @@ extension ElementTests {
                 let element = try #require(gst_bin_get_by_name(bin, name))
                 defer { gst_object_unref(element) }
                 return PadReference(owning: try #require(gst_element_get_static_pad(element, "src")))
+            }
+
+            /// The element `start`, if it is one.
+            func decryptor() throws -> Decryptor {
+                let start = try Self.source(of: "start", launched).element?.implementation
+                return try #require(start as? Decryptor)
             }
 
             func play() { gst_element_set_state(launched.pipeline, GST_STATE_PLAYING) }
@@ -63,6 +70,8 @@ extension ElementTests {
             }
         }
 
+        private static let start = "audiotestsrc ! identity name=start ! "
+
         private static let ways = [
             "queue name=last ! fakesink name=end",
             "queue ! audioconvert ! queue name=last ! fakesink name=end",
@@ -74,7 +83,7 @@ extension ElementTests {
 
         /// The sink has what it showed in PAUSED, and gets nothing before the end of the wait.
         @Test(arguments: ways) func mediaWaitsInFrontOfTheSink(_ way: String) throws {
-            let bench = try Bench(way)
+            let bench = try Bench(Self.start + way)
             bench.hold.set(true)
             let shown = bench.count
             bench.play()
@@ -84,9 +93,29 @@ extension ElementTests {
             #expect(bench.wait { $0.count > shown + 10 && !$0.isHeld })
         }
 
+        /// As the session tells its decryptor.
+        @Test func aWholeFileWaitsForItsSession() throws {
+            let path = URL(fileURLWithPath: #filePath).deletingLastPathComponent()
+                .appendingPathComponent("../../../Tests/Corpus/bento4-cbcs-muxed/media.mp4").standardizedFileURL.path
+            let keys =
+                "8c165712b40b72f91a7e348f544c0429:8ca42e796c411e7fd3508c7b30acc03c,"
+                + "2f82caa83387991d81085866780bcec4:8463105ba7bc39f568cd5705d5c4aae6"
+            let bench = try Bench(
+                "filesrc location=\"\(path)\" ! latchkeyisodec name=start keys=\(keys) ! qtdemux name=demuxer "
+                    + "demuxer.video_0 ! queue name=last ! fakesink name=end")
+            let decryptor = try bench.decryptor()
+            decryptor.keyEvent(.withheld(true))
+            let shown = bench.count
+            bench.play()
+            try #require(bench.wait { $0.isHeld })
+            #expect(bench.count == shown)
+            decryptor.keyEvent(.withheld(false))
+            #expect(bench.wait { $0.count > shown + 10 })
+        }
+
         /// What comes then was not decrypted before.
         @Test func aFlushEndsTheWait() throws {
-            let bench = try Bench(Self.ways[0])
+            let bench = try Bench(Self.start + Self.ways[0])
             bench.hold.set(true)
             bench.play()
             try #require(bench.wait { $0.isHeld })
@@ -101,7 +130,7 @@ extension ElementTests {
 
         /// An event of the session may come when the decryptor has stopped.
         @Test func nothingWaitsBehindAnElementThatHasStopped() throws {
-            let bench = try Bench(Self.ways[0])
+            let bench = try Bench(Self.start + Self.ways[0])
             bench.hold.set(true)
             bench.hold.forget()
             bench.hold.set(true)
