@@ -112,6 +112,24 @@ struct LicenseServiceTests {
         #expect(error?.isSameKind(as: .denied("")) == true)
     }
 
+    /// The content identifier is in the request, too.
+    @Test func aContentIdentifierHasNoParameterForAServerThatMediaNames() throws {
+        let uri = KeyURI("skd://evil.example/FairPlay")
+        let rule = ContentIdentifierRule.replacing("FairPlay", parameter: "token")
+        func service(_ rule: ContentIdentifierRule, url: String? = nil) -> LicenseService {
+            LicenseService(.standard, url: url, parameters: ["token": "secret"], contentIdentifier: rule)
+        }
+        let needing: [ContentIdentifierRule] = [rule, .base64Decoded(rule), .firstOf([.queryParameter("cid"), rule])]
+        for one in needing {
+            let error = #expect(throws: KeyError.self) { try service(one).contentIdentifier(of: uri) }
+            #expect(error?.isSameKind(as: .denied("")) == true)
+            #expect(error?.description.contains("token") == true && error?.description.contains("secret") == false)
+        }
+        #expect(try service(.firstOf([rule, .lastPathComponent])).contentIdentifier(of: uri) == Array("FairPlay".utf8))
+        let own = service(rule, url: "https://keys.example/")
+        #expect(try own.contentIdentifier(of: uri) == Array("skd://evil.example/secret".utf8))
+    }
+
     @Test func aConfiguredFieldReplacesThePresets() throws {
         let service = LicenseService(
             .verimatrix, url: "https://a/", headers: [HTTPHeader(name: "content-type", value: "text/plain")])

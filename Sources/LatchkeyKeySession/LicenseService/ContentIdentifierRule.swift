@@ -68,6 +68,16 @@ public indirect enum ContentIdentifierRule: Sendable, Hashable {
         return Array(text.utf8)
     }
 
+    /// The parameter that the identifier would have in it, the first if there are several. Nil: it needs none.
+    var parameterName: String? {
+        switch self {
+        case .replacing(_, let name): name
+        case .base64Decoded(let rule): rule.parameterName
+        case .firstOf(let rules): rules.lazy.compactMap(\.parameterName).first
+        default: nil
+        }
+    }
+
     private static func behindLast(_ separator: String, in text: String) -> String? {
         let pattern = Array(separator.utf8)
         let bytes = Array(text.utf8)

@@ -298,16 +298,19 @@ struct LicenseRequestValues {
             }
             return text
         case .parameter(let name):
-            guard isTrusted else {
-                throw .denied(
-                    "\(service) wants the parameter “\(name)”, which goes only to a server that the configuration "
-                        + "names; name the key server there")
-            }
+            guard isTrusted else { throw Self.parameterIsDenied(name, to: service) }
             guard let text = parameters[name] else {
                 throw .invalidConfiguration("\(service) wants the parameter “\(name)”; set it in the configuration")
             }
             return text
         case .text(let text): return text
         }
+    }
+
+    /// `service` would have to send the parameter to a server that the media names.
+    static func parameterIsDenied(_ name: String, to service: String) -> KeyError {
+        .denied(
+            "\(service) wants the parameter “\(name)”, which goes only to a server that the configuration names; name the "
+                + "key server there")
     }
 }

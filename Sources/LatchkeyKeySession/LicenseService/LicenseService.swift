@@ -43,10 +43,15 @@ public struct LicenseService: Sendable, Hashable {
         self.timeout = timeout
     }
 
-    /// The content identifier that a key URI stands for. Throws `malformedRequest` where it has none.
+    /// The content identifier that a key URI stands for. Throws `malformedRequest` where it has none, `denied` if it would
+    /// need a parameter and the settings name no server.
     public func contentIdentifier(of uri: KeyURI) throws(KeyError) -> [UInt8] {
         let rule = contentIdentifier ?? preset.contentIdentifier
-        guard let identifier = rule.contentIdentifier(in: uri, parameters: parameters) else {
+        let isTrusted = isNamedBySettings
+        guard let identifier = rule.contentIdentifier(in: uri, parameters: isTrusted ? parameters : [:]) else {
+            if !isTrusted, let name = rule.parameterName {
+                throw LicenseRequestValues.parameterIsDenied(name, to: "“\(preset.name)”")
+            }
             throw .malformedRequest(
                 "\(uri.printable) has no content identifier where “\(preset.name)” looks for it; "
                     + "set another rule or preset")

@@ -247,7 +247,8 @@ def wrong_key_in_decoder():
 
 
 def wrong_key_of_hls():
-    """A FairPlay-style key server has a wrong key for SAMPLE-AES: the frames of AC-3 tell."""
+    """A FairPlay-style key server has a wrong key for SAMPLE-AES: the frames of AC-3 tell. The reason names the key by the URI of
+    the playlist, and not by a KID that was made for it."""
     from reference_server import ReferenceServer
 
     case = corpus.case("hls-ts-sampleaes-skd-ac3")
@@ -259,6 +260,7 @@ def wrong_key_of_hls():
             address = f"{server.url}/media/master.m3u8"
             told = events(play("--yes", address).demand(1), "playback should be aborted")
             demand(any("a wrong one" in text for text in told), f"nothing is said of a wrong key: {told}")
+            demand(any("skd://" in text for text in told), f"no key URI is named: {told}")
             run = play("--yes", address, program=("latchkey", "play"))
             demand(run.status == 1, f"latchkey play ends with {run.status}: {run.lines[-5:]}")
             demand(any("playback should be aborted" in line for line in run.lines), f"{run.lines[-5:]}")

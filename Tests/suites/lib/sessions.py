@@ -693,10 +693,11 @@ ALL = {
     "bad-settings": bad_settings,
 }
 
-# Each waits for a heartbeat or for the end of a lease, so that all of them take half a minute: with --everywhere, and where they
-# are named.
+# Each waits for a heartbeat, a session or the end of a lease, so that all of them take half a minute: with --everywhere, and where
+# they are named.
 LONG = {
     "sought-late/file": lambda: sought("file", 3000),
+    **{f"withheld/{kind}": lambda k=kind: withheld(k) for kind in ("whole", "mp4")},
     **{f"server-ends/{kind}": lambda k=kind: server_ends(k) for kind in OTHERS},
     **{f"ignoring/{kind}": lambda k=kind: ignoring(k) for kind in OTHERS},
     **{f"stop-oldest/{kind}": lambda k=kind: stop_oldest(k) for kind in WITH_SMOOTH if kind != "dash"},

@@ -12,9 +12,9 @@ import LatchkeyProtection
 /// into a queue, and the source pad's own thread waits for the key: adaptive demuxers feed all their tracks from one
 /// thread and stop it before they stop their children, so a wait on that thread could not be ended.
 class Decryptor: Element, @unchecked Sendable {
-    // SAFETY: `flow` is guarded by `monitor`; `userSettings`, `sources`, `route`, `observation` and `counters` by `facts`.
-    // `stream` belongs to whichever thread is the stream's at the moment: upstream's, or the source pad's while the queue
-    // is in use.
+    // SAFETY: `flow` is guarded by `monitor`; `userSettings`, `sources`, `route`, `hold`, `observation` and `counters` by
+    // `facts`. `stream` belongs to whichever thread is the stream's at the moment: upstream's, or the source pad's while
+    // the queue is in use.
 
     /// More than this waits upstream. Inside an adaptive demuxer, whose thread serves all tracks, only bytes count.
     static let queueByteLimit = 32 << 20
@@ -39,6 +39,7 @@ class Decryptor: Element, @unchecked Sendable {
     private var userSettings = DecryptorSettings()
     private var sources: KeySources?
     private var route: PictureRoute?
+    private(set) var hold: SinkHold?
     private(set) var observation: KeyObservation?
     @exclusivity(unchecked) private var counters = DecryptorStatistics()
     /// Looks whether playback begins after a wrong key was told. Guarded by `facts`.
@@ -236,6 +237,7 @@ class Decryptor: Element, @unchecked Sendable {
         facts.withLock {
             self.sources = sources
             self.route = route
+            hold = SinkHold(behind: source)
             self.observation = observation
             counters = DecryptorStatistics()
         }
@@ -258,6 +260,7 @@ class Decryptor: Element, @unchecked Sendable {
             return (self.observation, self.sources, self.route)
         }
         route?.forget()
+        facts.withLock { hold.take() }?.forget()
         sources?.waitForPlayNotes()
         sources?.end()
         observation?.cancel()

@@ -62,8 +62,9 @@ extension Decryptor {
             reference.post(notice)
         case .clockSetBack(let notice):
             reference.post(notice)
-        case .withheld:
-            // Nothing is decrypted while it lasts.
+        case .withheld(let isWithheld):
+            // Nothing is decrypted while it lasts. Inside an adaptive demuxer, the bin around that has the rest wait.
+            if !reference.isInsideAdaptiveDemuxer { facts.withLock { hold }?.set(isWithheld) }
             wake { _ in }
         case .closed(let reason):
             wake { _ in }
@@ -301,7 +302,10 @@ extension ElementReference {
     func post(wrongKey keyID: KeyID?, named name: String, because reason: String) {
         post(
             "latchkey-wrong-key",
-            [("key-ids", .strings(keyID.map { [$0.description] } ?? [])), ("reason", .string(reason))])
+            [
+                ("key-ids", .strings(keyID.map { [$0.description] } ?? [])), ("key-name", .string(name)),
+                ("reason", .string(reason)),
+            ])
         postWarning(
             GST_STREAM_ERROR_DECRYPT, "The key for \(name) is a wrong one: \(reason).",
             debug:

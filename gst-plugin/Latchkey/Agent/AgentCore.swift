@@ -664,9 +664,7 @@ extension AgentCore {
             return segmentWasFetched(
                 text("outcome"), text("url"), text("reason"), Int(status), text("content-type"), size, time)
         case "latchkey-wrong-key":
-            let keys = texts("key-ids").map { "KID \($0)" }.joined(separator: ", ")
-            let name = keys.isEmpty ? "media without a KID" : keys
-            playbackShouldBeAborted("the key for \(name) is a wrong one: \(text("reason"))")
+            playbackShouldBeAborted("the key for \(text("key-name")) is a wrong one: \(text("reason"))")
         case "latchkey-session-setup-error": events.send(.sessionSetupError(details))
         case "latchkey-session-heartbeat-error": events.send(.sessionHeartbeatError(details, isFinal: flag("final")))
         case "latchkey-session-teardown-error": events.send(.sessionTeardownError(details))
@@ -758,7 +756,8 @@ extension AgentCore {
         let (session, isStored) = guarded.withLock { guarded in
             let hasGateway = guarded.attachments.values.contains { $0.gateway != nil }
             return (
-                guarded.parts?.session, hasGateway && !guarded.usesNetwork || ViewingPermit.isFile(contentURL)
+                guarded.parts?.session,
+                hasGateway && !guarded.usesNetwork || isLocalFile || ViewingPermit.isFile(contentURL)
             )
         }
         if isStored { session?.setContentIsStored(true) }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
 import LatchkeyElementKit
+import LatchkeyProtection
 import Synchronization
 
 /// The audio tracks of a file in a player: which one plays, and what the player is asked for so that another one does. A
@@ -91,6 +92,9 @@ extension AgentCore {
     }
 
     private var isFile: Bool { type == .mp4 || type == .piff }
+
+    /// The application says that it is such a file, and it is on this device. The end of its name does not count.
+    var isLocalFile: Bool { isFile && URIReference(contentURL).scheme?.lowercased() == "file" }
 }
 
 extension AgentCore.Guarded {

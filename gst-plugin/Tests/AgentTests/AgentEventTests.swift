@@ -95,14 +95,18 @@ import Testing
     @Test func eachAbortIsTold() async {
         let agent = makeAgent()
         let events = agent.events
-        for _ in 0..<2 {
+        for name in ["KID \(keyID)", "skd://film"] {
             agent.core.handle(
                 BusEvent.element(
-                    "latchkey-wrong-key", ["key-ids": .strings(["\(keyID)"]), "reason": .string("another checksum")]))
+                    "latchkey-wrong-key",
+                    [
+                        "key-ids": .strings(["\(keyID)"]), "key-name": .string(name),
+                        "reason": .string("another checksum"),
+                    ]))
         }
         for reason in ["traced", "no HDCP"] { agent.core.playbackWillBeAborted(reason) }
         agent.close()
-        let should = "should: the key for KID \(keyID) is a wrong one: another checksum"
-        #expect(await all(events) == [should, should, "will: traced", "will: no HDCP"])
+        let should = ["KID \(keyID)", "skd://film"].map { "should: the key for \($0) is a wrong one: another checksum" }
+        #expect(await all(events) == should + ["will: traced", "will: no HDCP"])
     }
 }

@@ -51,6 +51,16 @@ import Testing
         #expect(!session.state.isAsleep)
     }
 
+    /// Such content needs no session. The application has said what it is.
+    @Test(arguments: [
+        (ContentType.mp4, "file:///film", true), (.piff, "FILE:///a/film.bin", true), (.mp4, "file:///film.mp4", true),
+        (.dash, "file:///film.mpd", false), (.hls, "file:///film.mp4", false), (.mp4, "https://a.example/film", false),
+        (.piff, "film.ismv", false),
+    ])
+    func filesOnThisDeviceAreKnownByTheirType(_ type: ContentType, _ url: String, _ isLocal: Bool) {
+        #expect(Agent(contentURL: url, type: type).core.isLocalFile == isLocal)
+    }
+
     /// Nothing was asked for yet, so that there is no session: nothing happens.
     @Test func withoutASessionTheCallsDoNothing() async throws {
         let agent = Agent(contentURL: "http://127.0.0.1:9/film.mpd", type: .dash)
