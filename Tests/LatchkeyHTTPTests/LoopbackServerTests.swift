@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
 import Foundation
+import LatchkeyProtection
 import Synchronization
 import Testing
 
@@ -36,6 +37,24 @@ struct LoopbackServerTests {
             #expect(second.status == 200)
             #expect(second.value("content-length") == "10")
             #expect(try client.get(server.target(""), host: server.host).body == "GET  - -")
+        }
+    }
+
+    @Test func aKeyIsSentWhole() async throws {
+        try await onOwnThread {
+            let key = try #require(ContentKey(Array("0123456789abcdef".utf8)))
+            let server = try Loopback { _ in LoopbackResponse(key: key, contentType: "application/octet-stream") }
+            let client = try server.client()
+            // The second answer is as the first: what is wiped is a copy.
+            for _ in 0..<2 {
+                let answer = try client.get(server.target("k"), host: server.host, ["Range: bytes=0-3"])
+                #expect(answer.status == 200)
+                #expect(answer.body == "0123456789abcdef")
+                #expect(answer.value("content-type") == "application/octet-stream")
+            }
+            let head = try client.get(server.target("k"), method: "HEAD", host: server.host)
+            #expect(head.value("content-length") == "16")
+            #expect("\(LoopbackResponse(key: key, contentType: "a/b"))" == "200, 16 bytes")
         }
     }
 

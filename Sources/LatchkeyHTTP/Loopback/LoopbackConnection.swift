@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
+import LatchkeyProtection
 import NIOCore
 import NIOHTTP1
 import Synchronization
@@ -108,7 +109,7 @@ final class LoopbackConnection: ChannelInboundHandler {
             fields.add(name: header.name, value: header.value)
         }
         let hasContent = response.status != 204 && response.status != 304
-        let length = if let stream = response.stream { stream.length } else { UInt64(response.body.count) }
+        let length = response.length
         if hasContent, let length { fields.add(name: "Content-Length", value: String(length)) }
         // swift-nio puts chunks into answers of HTTP/1.1 alone; after a HEAD, it would send the last one.
         let isOld = hasContent && length == nil && (head.version != .http1_1 || head.method == .HEAD)
@@ -122,12 +123,25 @@ final class LoopbackConnection: ChannelInboundHandler {
         if head.method != .HEAD, hasContent, let stream = response.stream {
             return send(stream, on: channel, isLast: isLast, endsWithConnection: isOld)
         }
-        if head.method != .HEAD, hasContent, !response.body.isEmpty {
+        if head.method != .HEAD, hasContent, let key = response.key {
+            send(key, on: channel)
+        } else if head.method != .HEAD, hasContent, !response.body.isEmpty {
             channel.write(
                 HTTPServerResponsePart.body(.byteBuffer(channel.allocator.buffer(bytes: response.body))), promise: nil)
         }
         gate.answerDidStart(channel)
         end(on: channel, isLast: isLast)
+    }
+
+    /// Goes out with the end of the answer. The copy in ordinary memory is wiped when the kernel has it, or the connection ends.
+    private func send(_ key: ContentKey, on channel: any Channel) {
+        var buffer = channel.allocator.buffer(capacity: ContentKey.size)
+        key.withBytes { bytes in _ = buffer.writeBytes(bytes) }
+        let sent = buffer
+        channel.write(HTTPServerResponsePart.body(.byteBuffer(sent))).whenComplete { _ in
+            // SAFETY: what was written shares this memory, and nothing reads that any more.
+            sent.withUnsafeReadableBytes { bytes in explicitBzero(UnsafeMutableRawBufferPointer(mutating: bytes)) }
+        }
     }
 
     private func end(on channel: any Channel, isLast: Bool) {

@@ -12,6 +12,8 @@ public struct LoopbackResponse: Sendable {
     public var body: [UInt8]
     /// In the place of `body`, for what is too large or not there yet.
     public var stream: LoopbackStream?
+    /// In the place of both: the server wipes its copy when that is sent. Ranges are ignored.
+    package var key: ContentKey?
 
     /// The server adds `Content-Length`, and cuts a range out of a body with the status 200.
     public init(status: Int = 200, headers: [HTTPHeader] = [], body: [UInt8] = []) {
@@ -27,6 +29,12 @@ public struct LoopbackResponse: Sendable {
         self.stream = stream
     }
 
+    /// An answer whose body is a key.
+    package init(key: ContentKey, contentType: String) {
+        self.init(headers: [HTTPHeader(name: "Content-Type", value: contentType)])
+        self.key = key
+    }
+
     /// 404, without a body.
     public static let notFound = LoopbackResponse(status: 404)
     static let methodNotAllowed = LoopbackResponse(
@@ -34,7 +42,7 @@ public struct LoopbackResponse: Sendable {
 
     /// The part of a whole answer that a request asks for (RFC 9110, section 14).
     func part(_ range: LoopbackRange?) -> LoopbackResponse {
-        guard status == 200, stream == nil, let range else { return self }
+        guard status == 200, stream == nil, key == nil, let range else { return self }
         guard let bounds = range.bounds(in: body.count) else {
             return LoopbackResponse(
                 status: 416, headers: [HTTPHeader(name: "Content-Range", value: "bytes */\(body.count)")])
@@ -46,14 +54,17 @@ public struct LoopbackResponse: Sendable {
         part.body = Array(body[bounds])
         return part
     }
+
+    /// Of the body, in bytes; nil if that is not known.
+    var length: UInt64? {
+        if let stream { return stream.length }
+        return UInt64(key == nil ? body.count : ContentKey.size)
+    }
 }
 
 extension LoopbackResponse: Redacted {
     /// Status and size of the body, as far as that is known.
-    public var description: String {
-        let size = if let stream { stream.length } else { UInt64(body.count) }
-        return "\(status), \(size.map { "\($0)" } ?? "some") bytes"
-    }
+    public var description: String { "\(status), \(length.map { "\($0)" } ?? "some") bytes" }
     /// The same two; the body may be a key.
     public var shown: KeyValuePairs<String, Any> { ["status": status, "bodySize": body.count] }
 }

@@ -105,6 +105,7 @@ final class GatewayService: Sendable {
             case .document(let document):
                 return LoopbackResponse(
                     headers: [HTTPHeader(name: "Content-Type", value: document.contentType)], body: document.bytes)
+            case .key(let key): return LoopbackResponse(key: key, contentType: CacheReader.typeOfKeys)
             case .resource(let url, let size, let type): return part(of: url, size, type, request.range)
             }
         } catch {

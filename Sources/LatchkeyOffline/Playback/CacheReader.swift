@@ -10,9 +10,13 @@ actor CacheReader {
     /// What is at a URL.
     enum Answer: Sendable {
         case document(CachedPresentation.Document)
+        case key(ContentKey)
         /// `size` is what a player is told; it ends at the edge where there is no network.
         case resource(url: String, size: UInt64, contentType: String)
     }
+
+    /// What players are told of keys.
+    static let typeOfKeys = "application/octet-stream"
 
     nonisolated let item: CachedItem
     private var opened: Opened?
@@ -63,9 +67,10 @@ actor CacheReader {
         }
         let spelling = URIReference.normalized(url)
         if let kept = opened.keys.first(where: { URIReference.normalized($0.key) == spelling }),
-            let key = await opened.fetcher.store.opened(kept.value, from: kept.key)
+            var bytes = await opened.fetcher.store.opened(kept.value, from: kept.key)
         {
-            return .document(.init(bytes: key, contentType: "application/octet-stream"))
+            defer { wipe(&bytes) }
+            if let key = ContentKey(bytes) { return .key(key) }
         }
         guard var resource = await opened.fetcher.store.known(url) else { return nil }
         // As it is spelled where it was found.

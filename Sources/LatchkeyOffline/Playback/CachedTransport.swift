@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
 public import LatchkeyHTTP
+import LatchkeyProtection
 
 /// Answers requests for parts of a cached item as the origin would, from the cache; others go on. Manifests name the cached
 /// tracks alone. Thread-safe.
@@ -41,6 +42,10 @@ public struct CachedTransport: HTTPTransport {
             return HTTPResponse(
                 status: 200, headers: [HTTPHeader(name: "Content-Type", value: document.contentType)],
                 body: document.bytes, url: request.url)
+        case .key(let key):
+            return HTTPResponse(
+                status: 200, headers: [HTTPHeader(name: "Content-Type", value: CacheReader.typeOfKeys)],
+                body: key.withBytes { Array($0) }, url: request.url)
         case .resource(let url, let size, let type):
             let range = request.headers.first { $0.name.lowercased() == "range" }
                 .flatMap { LoopbackRange($0.value) }

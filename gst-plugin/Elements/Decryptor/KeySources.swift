@@ -350,10 +350,12 @@ extension KeySession {
     ) -> KeyError? {
         if let error = refusal(of: keyID, for: media) { return error }
         // Without any guard, the session says so.
-        if media == .video, isGuarded, hasOutputRules(for: keyID, of: media), let error = openRoute(keyID) {
-            return error
-        }
-        return beginUse(of: keyID, for: media, by: user)
+        let isAsked = media == .video && isGuarded && hasOutputRules(for: keyID, of: media)
+        if isAsked, let error = openRoute(keyID) { return error }
+        if let error = beginUse(of: keyID, for: media, by: user) { return error }
+        // The first guard may have joined since, or the rules have come.
+        guard media == .video, !isAsked, hasOutputRules(for: keyID, of: media) else { return nil }
+        return openRoute(keyID)
     }
 }
 

@@ -85,16 +85,15 @@ final class PictureRoute: Sendable {
         didChange(at: source)
     }
 
-    /// The element stops.
+    /// The element stops, or its pad goes. On a thread that may hold the locks of elements: a walk that is under way takes away
+    /// what it has put, at its end.
     func forget() {
-        let old = turn.withLock {
-            state.withLock { state in
-                defer {
-                    state = State()
-                    state.isForgotten = true
-                }
-                return state
+        let old = state.withLock { state in
+            defer {
+                state = State()
+                state.isForgotten = true
             }
+            return state
         }
         old.reconfigurations?.remove()
         for gate in old.gates { gate.probe.remove() }
@@ -184,7 +183,8 @@ final class PictureRoute: Sendable {
             })
         walk.follow(source)
         let verdict = walk.openSink.map { Verdict.open(sink: $0) } ?? .closed
-        let needless = state.withLock { state in
+        let needless = state.withLock { state -> [Gate]? in
+            guard !state.isForgotten else { return nil }
             let isSettled = state.changes == old.changes
             let others = state.gates.filter { gate in !walk.gates.contains { $0.probe === gate.probe } }
             state.found = (verdict, revision)
@@ -192,6 +192,16 @@ final class PictureRoute: Sendable {
             (state.watches, state.links, state.caps) = (walk.watches, walk.links, walk.capsWatches)
             state.reconfigurations = reconfigurations
             return isSettled ? others : []
+        }
+        guard let needless else {
+            // What was there before has gone with the rest.
+            for gate in walk.gates where !old.gates.contains(where: { $0.probe === gate.probe }) { gate.probe.remove() }
+            if old.reconfigurations == nil { reconfigurations.remove() }
+            var unused = old
+            unused.watches += walk.watches
+            unused.links += walk.links
+            unused.caps += walk.capsWatches
+            return (Outcome(verdict: verdict, untyped: walk.untyped), unused)
         }
         for gate in needless { gate.probe.remove() }
         let isNews =

@@ -467,6 +467,26 @@ extension ElementTests {
             #expect(bench.cameTo("end") == 0)
         }
 
+        /// What removes a pad may hold locks that a walk waits for. The walk leaves nothing behind.
+        @Test func aPadThatGoesDuringAWalkDoesNotWait() throws {
+            let bench = try Bench(Self.pictures + "identity name=last ! fakesink name=end", session)
+            bench.preroll()
+            let (start, last) = (try bench.pad("src", of: "start"), try bench.pad("src", of: "last"))
+            let entry = try bench.pad("sink", of: "last")
+            let route = bench.route
+            Self.duringWalk.withLock { $0 = { route.forget() } }
+            gst_pad_set_iterate_internal_links_function_full(
+                entry.pointer,
+                { pad, parent in
+                    PictureRouteTests.duringWalk.withLock { $0.take() }?()
+                    return gst_pad_iterate_internal_links_default(pad, parent)
+                }, nil, nil)
+            #expect(bench.refusal?.contains("end") == true)
+            let hasGone = Self.duringWalk.withLock { $0 == nil }
+            #expect(hasGone)
+            #expect(start.pointer.pointee.num_probes == 0 && last.pointer.pointee.num_probes == 0)
+        }
+
         /// A branch of a tee that comes while it plays.
         @Test func aLaterBranchIsLookedAt() throws {
             let bench = try Bench(

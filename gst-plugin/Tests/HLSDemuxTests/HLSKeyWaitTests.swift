@@ -58,6 +58,41 @@ struct HLSKeyWaitTests {
         #expect(asked.withLock(\.self) == 1)
     }
 
+    /// One that only joins.
+    private final class JoiningGuard: OutputGuard {
+        let media: OutputPolicy.Media? = .video
+        let isShowing = true
+        let outputLevel: OutputRequirement? = nil
+        let maximumPixels: Int? = nil
+        func keysInUseDidChange() {}
+        func otherGuardsDidChange() {}
+    }
+
+    /// It says nothing of the way of the pictures, so that is looked at, too.
+    @Test(arguments: [false, true]) func theFirstGuardJoinsAsAKeyIsLookedAt(isOpen: Bool) throws {
+        let join = Mutex<(@Sendable () -> Void)?>(nil)
+        // The session asks for the time right before it looks at its guards.
+        let clock = KeySessionClock(
+            now: {
+                join.withLock { $0.take() }?()
+                return ContinuousClock.now
+            }, date: { 0 }, sleep: { _ in try await Task.sleep(for: .seconds(3600)) })
+        let session = KeySession(loaders: [], clock: clock)
+        let keyID = KeyID(high: 1, low: 2)
+        session.install([keyID: try Self.contentKey()], terms: KeyTerms(outputRequirement: .hdcpType0))
+        let outputGuard = JoiningGuard()
+        join.withLock { $0 = { session.join(outputGuard) } }
+        var asked = 0
+        let error = session.refusal(of: keyID, for: .video, by: 1) { _ in
+            asked += 1
+            return isOpen ? KeyError.denied("no guard is there") : nil
+        }
+        #expect((error != nil) == isOpen)
+        #expect(asked == 1)
+        #expect(session.isGuarded)
+        withExtendedLifetime(outputGuard) {}
+    }
+
     /// An init segment brings the KID of a key while a note waits for it under the name that was made for its URI.
     @Test func aKeyThatGetsAnotherNameIsWaitedFor() async throws {
         let session = KeySession()
