@@ -124,7 +124,11 @@ final class HLSDemuxer: AdaptiveBin, @unchecked Sendable {
 
     override var hasNotes: Bool { run?.presentation.hasNotes ?? false }
 
-    override var encryptedInitSegments: EncryptedInitSegments { .decryptedInFrontOnceClear }
+    /// The demuxer reads less of how samples are encrypted than stands in their boxes. But secure memory needs a decryptor behind
+    /// it.
+    override var encryptedInitSegments: EncryptedInitSegments {
+        SecureDecryptors.areThere ? .decryptedInFrontOnceClear : .decryptedInFront
+    }
 
     override func streamIsRefused(_ failure: PresentationFailure) { run?.presentation.fail(failure) }
 

@@ -99,6 +99,9 @@ public enum SecureDecryptors {
         }
     }
 
+    /// Whether one is registered.
+    static var areThere: Bool { registered.withLock { !$0.isEmpty } }
+
     /// The first that takes the stream. They are asked without the lock.
     static func first(for stream: SecureStream) -> (any SecureDecryptor)? {
         registered.withLock(\.self).first { $0.takes(stream) }
