@@ -131,6 +131,12 @@ import CLatchkeyGStreamer
         return try body(UnsafeRawBufferPointer(start: map.data, count: Int(map.size)))
     }
 
+    /// Says that something is missing in front of the buffer, which must be writable.
+    package borrowing func setDiscontinuous() {
+        guard isWritable else { return }
+        _ = gst_buffer_set_flags(pointer, GST_BUFFER_FLAG_DISCONT)
+    }
+
     /// Says where in a file the bytes stand. The buffer must be writable.
     public borrowing func setOffset(_ offset: UInt64) {
         guard isWritable else { return }

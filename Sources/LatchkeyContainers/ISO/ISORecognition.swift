@@ -294,4 +294,28 @@ extension ISOStream {
         }
         return typesAtTop.contains(header.type)
     }
+
+    /// Whether bytes begin a segment of a presentation: `styp` with a brand, `sidx` with a version, or `moof` with `mfhd` in it.
+    /// Sixteen bytes tell: encrypted ones do not look so by chance.
+    public static func startsSegment(_ bytes: UnsafeRawBufferPointer) -> Bool {
+        guard bytes.count >= 16 else { return false }
+        func word(_ index: Int) -> UInt32 {
+            var value: UInt32 = 0
+            for place in index * 4..<index * 4 + 4 { value = value << 8 | UInt32(bytes[place]) }
+            return value
+        }
+        switch word(1) {
+        case moof: return word(2) == 16 && word(3) == mfhd
+        case sidx: return word(0) >= 32 && word(0) <= 0xFFFF && word(2) & 0xFEFF_FFFF == 0
+        case styp:
+            let isShort = word(0) >= 16 && word(0) <= 256 && word(0) % 4 == 0
+            return isShort && bytes[8..<12].allSatisfy { $0 >= 0x20 && $0 <= 0x7E }
+        default: return false
+        }
+    }
+
+    private static let moof: UInt32 = 0x6D6F_6F66
+    private static let mfhd: UInt32 = 0x6D66_6864
+    private static let sidx: UInt32 = 0x7369_6478
+    private static let styp: UInt32 = 0x7374_7970
 }

@@ -166,6 +166,19 @@ public struct ISOStream: Sendable {
         .unsupported("a start at \(position), in the middle of an encrypted sample")
     }
 
+    /// Whether `bytes`, which come next, begin a segment although a box of the fragment in front of it is not complete. So that
+    /// was cut short, as the byte range of a key frame is. `jump(to:)` its place then: what was not taken is of no use.
+    public func isCutShort(by bytes: UnsafeRawBufferPointer) -> Bool {
+        let end: UInt64
+        switch state {
+        case .header: return false
+        case .passing(let until): end = until
+        case .whole(let region, _): end = region.end
+        case .media(let region): end = region.end
+        }
+        return isFragmented && queue.end < end && Self.startsSegment(bytes)
+    }
+
     /// The first bytes that were appended and not taken yet, at most `limit`.
     public func heldBytes(_ limit: Int) -> [UInt8] { Array(queue.bytes(from: queue.start).prefix(max(limit, 0))) }
 

@@ -68,6 +68,67 @@ import Testing
         #expect(try readInOrder([], step: 1) == [])
     }
 
+    /// As the byte range of a key frame is. `count`: bytes of the first fragment's media.
+    @Test(arguments: [0, 10, 20, 30]) func aFragmentThatIsCutShortEndsWhereTheNextOneBegins(count: Int) throws {
+        let vectors = BoxBuilder.number(0xA1, 8) + BoxBuilder.number(0xA2, 8)
+        let list = BoxBuilder.full("senc", BoxBuilder.number(2, 4), vectors)
+        let fragment = BoxBuilder.fragment { size in
+            [BoxBuilder.tfhd(1), BoxBuilder.trun(offset: size + 8, sizes: [20, 30]), list]
+        }
+        let media = BoxBuilder.box("mdat", [UInt8](repeating: 0x55, count: 50))
+        let pieces: [[UInt8]] = [
+            BoxBuilder.movie(), fragment + media.prefix(8 + count), fragment + media, fragment + media,
+        ]
+        var stream = ISOStream()
+        var position: UInt64 = 0
+        var sizes: [Int] = []
+        var cuts: [Int] = []
+        for (index, piece) in pieces.enumerated() {
+            let isCut = piece.withUnsafeBytes { stream.isCutShort(by: $0) }
+            if isCut {
+                cuts.append(index)
+                try stream.jump(to: position)
+            }
+            piece.withUnsafeBytes { stream.append($0) }
+            position += UInt64(piece.count)
+            while case .sample = try stream.next() {
+                stream.withSample { _, bytes in sizes.append(bytes.count) }
+            }
+            var output = [UInt8](repeating: 0, count: stream.outputSize)
+            output.withUnsafeMutableBytes { stream.takeOutput(into: $0) }
+        }
+        try stream.end()
+        #expect(cuts == [2])
+        let first: [Int] = count < 20 ? [] : [20]
+        #expect(sizes == first + [20, 30, 20, 30])
+    }
+
+    /// Within a fragment, media is not taken for the start of one.
+    @Test func mediaIsNoStartOfASegment() {
+        func start(_ type: String, size: Int, _ rest: [UInt8]) -> [UInt8] {
+            BoxBuilder.number(size, 4) + Array(type.utf8) + rest
+        }
+        let header = BoxBuilder.full("mfhd", BoxBuilder.number(1, 4))
+        let brand = Array("msdh".utf8)
+        let number = BoxBuilder.number(1, 4)
+        let others: [[UInt8]] = [
+            start("moof", size: 40, [UInt8](repeating: 0x55, count: 8)),
+            start("moof", size: 40, BoxBuilder.full("mfhe", number)),
+            start("moof", size: 40, Array(header.prefix(7))),
+            start("styp", size: 18, brand + number),
+            start("styp", size: 24, number + number),
+            start("sidx", size: 44, BoxBuilder.number(0x200_0000, 4) + number),
+            start("mdat", size: 44, header), [],
+        ]
+        for bytes in others { #expect(!bytes.withUnsafeBytes { ISOStream.startsSegment($0) }, "\(bytes)") }
+        let starts: [[UInt8]] = [
+            start("styp", size: 24, brand + number),
+            start("sidx", size: 44, BoxBuilder.number(0x100_0000, 4) + number),
+            start("moof", size: 40, header),
+        ]
+        for bytes in starts { #expect(bytes.withUnsafeBytes { ISOStream.startsSegment($0) }, "\(bytes)") }
+    }
+
     /// Types are looked at in the first place only: those behind it are the file's own business.
     @Test func unknownBoxesBehindTheFirstGoOn() throws {
         let file = BoxBuilder.box("ftyp", Array("isom".utf8)) + BoxBuilder.box("Xtra", [1, 2, 3])

@@ -18,9 +18,6 @@ final class DASHDemuxer: AdaptiveBin, @unchecked Sendable {
 
     static let log = DebugCategory("latchkeydashdemux", "Latchkey's DASH demuxer")
 
-    /// Where ISO media is decrypted.
-    enum ISOPath: String { case box, sample }
-
     private var guardedPath = ISOPath.box
     private var frames = FrameLimits()
     /// What the stock demuxer has of them.

@@ -116,15 +116,23 @@ final class HLSDemuxer: AdaptiveBin, @unchecked Sendable {
 
     // MARK: Inside
 
-    /// Segments with notes need the element that reads them, which takes caps of its own.
+    /// Segments with notes need the element that reads them, which takes caps of its own. Fragmented MP4 needs that in front of
+    /// the demuxer if a playlist names a key for it.
     override func renamed(_ caps: Caps) -> Caps? {
-        guard let renamed = HLSCaps.renamed(caps), hasNotes else { return nil }
-        return renamed
+        guard ISODecryptor.isISOMedia(caps) else {
+            guard let renamed = HLSCaps.renamed(caps), hasNotes else { return nil }
+            return renamed
+        }
+        guard let run, run.isoPath == .box, run.presentation.hasProtectedInitSegments else { return nil }
+        return ISODecryptor.plugged(caps)
     }
 
     override var hasNotes: Bool { run?.presentation.hasNotes ?? false }
 
-    override var encryptedInitSegments: EncryptedInitSegments { .decryptedInFrontOnceClear }
+    /// An init segment may be encrypted although no playlist names a key for it.
+    override var encryptedInitSegments: EncryptedInitSegments {
+        run?.isoPath == .sample ? .decryptedInFrontOnceClear : .decryptedInFront
+    }
 
     override func streamIsRefused(_ failure: PresentationFailure) { run?.presentation.fail(failure) }
 
@@ -221,7 +229,7 @@ extension HLSDemuxer {
                     guard case .string(let text) = value else { return }
                     (element as? HLSDemuxer)?.keyFormats = text
                 }),
-            outageLimit, partialLicenses, sourceHeaderOrigins,
+            isoPathProperty, outageLimit, partialLicenses, sourceHeaderOrigins,
         ] + audioProperties + stockProperties + [startBitrate],
         signals: [
             KeyResponse.signal { ($0 as? HLSDemuxer)?.run?.session },
@@ -233,12 +241,31 @@ extension HLSDemuxer {
         get { monitor.withLock { settings.keyFormats } }
         set { monitor.withLock { settings.keyFormats = newValue?.isEmpty == true ? nil : newValue } }
     }
+
+    private static let isoPathProperty = Property(
+        "iso-path", nick: "ISO path",
+        blurb: "Where encrypted fragmented MP4 is decrypted: “box”, in front of GStreamer's demuxer, or “sample”, "
+            + "behind it; unset: sample if a secure decryptor is registered, and otherwise box. Set it before the "
+            + "demuxer starts",
+        kind: .string(default: nil),
+        get: { .string(($0 as? HLSDemuxer)?.isoPath?.rawValue) },
+        set: { element, value in
+            guard case .string(let text) = value else { return }
+            (element as? HLSDemuxer)?.isoPath = text.flatMap { ISOPath(rawValue: $0) }
+        })
+
+    private var isoPath: ISOPath? {
+        get { monitor.withLock { settings.isoPath } }
+        set { monitor.withLock { settings.isoPath = newValue } }
+    }
 }
 
 /// What the user sets on the HLS demuxer.
 package struct HLSSettings: Sendable {
     /// KEYFORMATs, the preferred one first, separated by commas.
     var keyFormats: String?
+    /// Nil: what suits the process.
+    var isoPath: ISOPath?
 
     package init(keyFormats: String? = nil) { self.keyFormats = keyFormats }
 
@@ -275,6 +302,19 @@ package struct HLSSettings: Sendable {
     }
 }
 
+extension HLSPresentation {
+    /// Whether a playlist that was read names a key for an init segment.
+    var hasProtectedInitSegments: Bool { state.withLock { $0.hasProtectedInitSegments } }
+}
+
+extension HLSResource {
+    /// Whether it is an init segment that says of samples how they are encrypted, or is made to say so.
+    var isProtectedInitSegment: Bool {
+        guard case .initSegment(let segment) = self else { return false }
+        return segment.protection != .unchanged
+    }
+}
+
 /// Caps inside the stock demuxer.
 enum HLSCaps {
     /// What segments with notes in front are called, so that the element that reads the notes gets them.
@@ -296,6 +336,7 @@ final class HLSRun: AdaptiveRun {
     let presentation: HLSPresentation
     let keys: HLSKeys
     let session: KeySession
+    let isoPath: ISOPath
     /// The ways of what is decrypted in the loopback server.
     let routes: PictureRoutes
     var watch: StillnessWatch { presentation.watch }
@@ -318,6 +359,7 @@ final class HLSRun: AdaptiveRun {
         onWrongKey: @escaping @Sendable (KeyID) -> Void
     ) {
         session = shared.session
+        isoPath = ISOPath(wanted: settings.isoPath, hasSecureDecryptor: SecureDecryptors.areThere)
         let routes = PictureRoutes(session: session, onOpen: onOpenRoute)
         self.routes = routes
         keys = HLSKeys(

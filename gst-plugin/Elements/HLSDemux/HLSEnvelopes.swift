@@ -9,7 +9,7 @@ import LatchkeyManifests
 import LatchkeyProtection
 
 /// Segments in envelopes: no tag of the playlist tells, so where parsers for envelopes are known, the first segment is looked
-/// at. What is a transport stream or packed audio goes on encrypted, to the decryptor behind the stock demuxer; fragmented MP4 is
+/// at. What is a transport stream or packed audio goes on encrypted, to the decryptor inside the stock demuxer; fragmented MP4 is
 /// opened here.
 struct HLSEnvelopes: Sendable {
     let parsers: EnvelopeParsers

@@ -139,7 +139,7 @@ final class HLSKeys: Sendable {
         try await contentKey({ keyID }, called: "KID \(keyID)") { demand(keyID, of: object) }
     }
 
-    /// Asks for a key that a decryptor behind the stock demuxer uses, and waits for it as long as `isNeeded`, which is asked
+    /// Asks for a key that a decryptor in the pipeline uses, and waits for it as long as `isNeeded`, which is asked
     /// again after `lookAgain`.
     func wait(for key: HLSKey, while isNeeded: () -> Bool = { true }) async throws(HLSFailure) {
         guard isNeeded() else { return demand(key) }
@@ -295,7 +295,7 @@ extension HLSKey {
 }
 
 extension HLSKeys {
-    /// An init segment as the elements behind the stock demuxer need it: it names the key of the playlist by the KID that
+    /// An init segment as the decryptors in the pipeline need it: it names the key of the playlist by the KID that
     /// the session knows it by, and brings no initialization data: the key is asked for here, and for such data the stock
     /// demuxer's parser looks through GStreamer's whole registry again and again.
     func prepare(_ bytes: [UInt8], _ protection: HLSInitSegment.Protection) throws(FormatError) -> [UInt8] {

@@ -74,6 +74,7 @@ final class HLSPresentation: Sendable {
         var firstVariant: String?
         /// Segments are announced by notes, so that an element must read them.
         var hasNotes = false
+        var hasProtectedInitSegments = false
         /// A playlist's segments are in envelopes, and so are those of all others then.
         var isEnveloped = false
         var requestCount = 0
@@ -338,6 +339,7 @@ final class HLSPresentation: Sendable {
                 state.encryptedRoles.insert(role)
             }
             if rewriting.resources.contains(where: \.hasNote) { state.hasNotes = true }
+            if rewriting.resources.contains(where: \.isProtectedInitSegment) { state.hasProtectedInitSegments = true }
             // Where the segments may be in envelopes, what the playlist says of keys is not settled yet.
             let isSettled = rewriting.segmentToProbe == nil
             return (rewriting, isSettled ? state.schedule.update(rewriting, of: name) : [])

@@ -63,6 +63,7 @@ final class ISODecryptor: WholeFile, @unchecked Sendable {
         if let failure { return .failed(failure) }
         if hasFlushed { jump(to: position) }
         let mapped: Bool? = buffer.withBytes { bytes in
+            var isBehindGap = false
             if buffer.isDiscontinuous, !isByteStream, samples.heldSize > 0 || position > 0 {
                 // After a gap in a stream without places, what comes is the start of a fragment or of another quality,
                 // or a key frame of the fragment that began last.
@@ -71,8 +72,12 @@ final class ISODecryptor: WholeFile, @unchecked Sendable {
                 } else if let place = place(of: buffer) {
                     skip(to: place)
                 }
+            } else if !isByteStream, samples.isCutShort(by: bytes) {
+                // The demuxer behind would take what comes for the rest.
+                jump(to: position)
+                isBehindGap = true
             }
-            marks.note(buffer, behind: samples.heldSize, of: nil)
+            marks.note(buffer, behind: samples.heldSize, of: nil, isBehindGap: isBehindGap)
             samples.append(bytes)
             return true
         }
@@ -401,6 +406,17 @@ extension ISODecryptor {
         encryption.codec = inside.flatMap { SampleCodec(mediaType: $0) }
         return encryption
     }
+}
+
+/// Where encrypted ISO media is decrypted in a presentation.
+enum ISOPath: String, Sendable {
+    /// In front of the demuxer: all that boxes say of samples counts.
+    case box
+    /// Behind the demuxer: samples can go into secure memory.
+    case sample
+
+    /// `wanted`, or if that is nil, what suits the process.
+    init(wanted: ISOPath?, hasSecureDecryptor: Bool) { self = wanted ?? (hasSecureDecryptor ? .sample : .box) }
 }
 
 /// Pull mode: the demuxer's own thread waits for keys here, and a flush or a stop ends the wait, as in push mode.

@@ -85,7 +85,8 @@ public struct SecureDecryptionError: Error, Hashable, Sendable, CustomStringConv
 public enum SecureDecryptors {
     private static let registered = Mutex<[any SecureDecryptor]>([])
 
-    /// Adds one behind those that are there. Streams whose caps come from now on may get it.
+    /// Adds one behind those that are there. Streams whose caps come from now on may get it; those of HLS, if the demuxer starts
+    /// from now on.
     public static func register(_ decryptor: any SecureDecryptor) { registered.withLock { $0.append(decryptor) } }
 
     /// Gives it to no stream whose caps come from now on; those that have it keep it. False where it is not registered.
@@ -98,6 +99,9 @@ public enum SecureDecryptors {
             return true
         }
     }
+
+    /// Whether one is registered.
+    static var areThere: Bool { registered.withLock { !$0.isEmpty } }
 
     /// The first that takes the stream. They are asked without the lock.
     static func first(for stream: SecureStream) -> (any SecureDecryptor)? {

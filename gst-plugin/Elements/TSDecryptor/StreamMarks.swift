@@ -24,14 +24,18 @@ struct StreamMarks {
     /// What came before went on without this.
     var isJoining = false
 
-    /// A buffer comes behind `size` bytes that have not gone on yet.
-    mutating func note(_ buffer: borrowing Buffer, behind size: Int, of output: SampleAESStream.Output?) {
+    /// A buffer comes behind `size` bytes that have not gone on yet. `isBehindGap`: something is missing in front of it, also if
+    /// it does not say so.
+    mutating func note(
+        _ buffer: borrowing Buffer, behind size: Int, of output: SampleAESStream.Output?, isBehindGap: Bool = false
+    ) {
         guard buffer.size > 0,
-            buffer.isDiscontinuous || buffer.presentationTime != nil || buffer.decodeTime != nil
+            isBehindGap || buffer.isDiscontinuous || buffer.presentationTime != nil || buffer.decodeTime != nil
         else { return }
         if marks.count >= Self.limit { marks.removeFirst() }
         let metadata = Buffer()
         metadata.copyMetadata(from: buffer)
+        if isBehindGap { metadata.setDiscontinuous() }
         isAligned = output == .transportStream
         // Offsets count what came. At offset zero of a later segment, id3demux would take off as much as the first tag had.
         if output != nil || isJoining, !isAligned { metadata.setOffset(.max) }

@@ -146,6 +146,37 @@ extension ElementTests {
             #expect(item.tracks.flatMap { $0.keys ?? [] }.contains { end.text.contains($0.kid) }, "\(end)")
         }
 
+        /// As the byte range of a key frame. No buffer from upstream says that something is missing.
+        @Test func aFragmentThatIsCutShortIsFollowedByTheNextOne() throws {
+            let name = "hls-fmp4-cbcs-fairplay-skd"
+            let item = try Case.named(name)
+            let video = try #require(item.tracks.first { $0.type == "video" })
+            let files = try video.files.prefix(3).map { file in
+                Array(try Data(contentsOf: Self.corpus.appendingPathComponent("\(name)/\(file)")))
+            }
+            let harness = try Harness("latchkeyisodec", [("keys", .string(item.keys))])
+            harness.start(caps: "application/x-latchkey-iso")
+            for bytes in [files[0], Array(files[1].prefix(files[1].count / 2)), files[2]] {
+                #expect(harness.push(bytes) == .ok)
+            }
+            var clear: [UInt8] = []
+            var gaps: [Int] = []
+            for sample in harness.output.samples {
+                if sample.flags & GST_BUFFER_FLAG_DISCONT.rawValue != 0 { gaps.append(clear.count) }
+                clear += sample.bytes
+            }
+            try #require(clear.count > files[0].count + files[2].count)
+            #expect(gaps.filter { $0 > 0 } == [clear.count - files[2].count])
+            let last = Array(clear.suffix(files[2].count))
+            var place = 0
+            while place + 8 < last.count, Array(last[place + 4..<place + 8]) != Array("mdat".utf8) {
+                place += max(8, last[place..<place + 4].reduce(0) { $0 << 8 | Int($1) })
+            }
+            let packets = try Self.packets(name, video)
+            let first = packets[packets.count / 4]
+            #expect(Self.md5(last.dropFirst(place + 8).prefix(first.size)) == first.md5)
+        }
+
         /// Fragments of Smooth Streaming, as the bin around its demuxer sends them.
         @Test(arguments: [1 << 20, 1000])
         func capsTellHowFragmentsWithoutAMovieAreEncrypted(size: Int) throws {

@@ -52,7 +52,7 @@ extension HLSDemuxTests.EndTests {
         let playback = try HLSPlayback(origin, "master.m3u8", session: KeySession(loaders: [silentLoader()]))
         playback.setState(GST_STATE_PLAYING)
         _ = try playback.bus.next(element: "latchkey-key-request")
-        try wait("decryptor") { playback.elements.contains("latchkeycencdec") }
+        try wait("decryptor") { playback.elements.contains("latchkeyisodec") }
         playback.waitUntilFetched()
         #expect(timeToStop(playback) < 200 * TestProcess.patience)
     }
@@ -102,7 +102,7 @@ extension HLSDemuxTests.EndTests {
         let loader = HeldLoader(media.keys)
         let playback = try HLSPlayback(origin, "master.m3u8", session: KeySession(loaders: [loader]))
         playback.setState(GST_STATE_PLAYING)
-        try wait("decryptor") { playback.elements.contains("latchkeycencdec") }
+        try wait("decryptor") { playback.elements.contains("latchkeyisodec") }
         playback.waitUntilFetched()
         let demuxer = try #require(playback.demuxer)
         let start = MonotonicTime.now

@@ -30,6 +30,66 @@ extension HLSDemuxTests.PlaybackTests {
         }
     }
 
+    /// As secure memory needs it.
+    @Test func decryptionBehindTheDemuxerOnRequest() throws {
+        let media = try CorpusCase("hls-fmp4-cbcs-fairplay-skd")
+        let playback = try HLSPlayback(
+            try Origin(media.folder), "master.m3u8", session: KeySession(loaders: [StaticKeyLoader(media.keys)]))
+        playback.onDemuxer { $0.setProperty("iso-path", .string("sample")) }
+        let end = try playback.play()
+        #expect(end.type == "eos", "\(end)")
+        #expect(!playback.elements.contains("latchkeyisodec"))
+        for type in ["video", "audio"] {
+            #expect(try playback.packets(type) == media.packets(type))
+        }
+    }
+
+    /// GStreamer's demuxer may hand it on in pieces, of which the first one does not tell that samples are encrypted.
+    @Test func anInitSegmentThatComesInPieces() throws {
+        let media = try CorpusCase("hls-fmp4-cbcs-fairplay-skd")
+        let video = try Self.lengthened(media.bytes("v_init.mp4"), by: 100_000)
+        let audio = try Self.lengthened(media.bytes("a_init.mp4"), by: 100_000)
+        let origin = try Origin(media.folder) { request in
+            switch request.path {
+            case "v_init.mp4": LoopbackResponse(body: video)
+            case "a_init.mp4": LoopbackResponse(body: audio)
+            default: nil
+            }
+        }
+        let playback = try HLSPlayback(
+            origin, "master.m3u8", session: KeySession(loaders: [StaticKeyLoader(media.keys)]))
+        let end = try playback.play()
+        #expect(end.type == "eos", "\(end)")
+        #expect(playback.elements.contains("latchkeyisodec"))
+        for type in ["video", "audio"] {
+            #expect(try playback.packets(type) == media.packets(type))
+        }
+    }
+
+    /// The init segment with a box of so many bytes of nothing behind the first box of its `moov`.
+    private static func lengthened(_ section: [UInt8], by count: Int) throws -> [UInt8] {
+        func number(_ value: Int) -> [UInt8] { (0..<4).map { UInt8(truncatingIfNeeded: value >> (24 - 8 * $0)) } }
+        var place = 0
+        while place + 8 <= section.count {
+            let size = section[place..<place + 4].reduce(0) { $0 << 8 | Int($1) }
+            guard Array(section[place + 4..<place + 8]) != Array("moov".utf8) else {
+                let header = section[place + 8..<place + 12].reduce(0) { $0 << 8 | Int($1) }
+                let end = place + 8 + header
+                var longer = Array(section[..<place])
+                longer += number(size + count)
+                longer += section[place + 4..<end]
+                longer += number(count)
+                longer += Array("free".utf8)
+                longer += [UInt8](repeating: 0, count: count - 8)
+                longer += section[end...]
+                return longer
+            }
+            guard size >= 8 else { break }
+            place += size
+        }
+        throw TestFailure("no moov")
+    }
+
     /// A presentation whose playlists name keys of both tracks apart, with any of the formats.
     @Test(arguments: ["com.apple.streamingkeydelivery", "com.microsoft.playready"])
     func aKeyFormatOfChoice(format: String) throws {

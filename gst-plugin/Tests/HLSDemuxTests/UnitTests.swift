@@ -209,6 +209,32 @@ struct HLSUnitTests {
         }
     }
 
+    /// Before the stock demuxer has fetched any media.
+    @Test func playlistsTellWhetherInitSegmentsAreProtected() throws {
+        let key = "#EXT-X-KEY:METHOD=SAMPLE-AES,URI=\"skd://1\",KEYFORMAT=\"com.apple.streamingkeydelivery\"\n"
+        for (line, isProtected) in [("", false), (key, true), ("#EXT-X-KEY:METHOD=AES-128,URI=\"key\"\n", false)] {
+            let presentation = HLSPresentation(
+                origin: HLSOrigin(transport: CurlTransport.shared),
+                keys: HLSKeys(session: KeySession(), timeout: .seconds(1)),
+                keyFormats: [.identity, .fairPlay])
+            try presentation.open { _ in }
+            defer { presentation.close() }
+            let head = "#EXTM3U\n#EXT-X-TARGETDURATION:1\n#EXT-X-MAP:URI=\"init.mp4\"\n"
+            let text = head + line + "#EXTINF:1,\n1.m4s\n#EXT-X-ENDLIST\n"
+            _ = try presentation.rewrite(Array(text.utf8), from: "https://a.test/v.m3u8")
+            #expect(presentation.hasProtectedInitSegments == isProtected, "\(line)")
+        }
+    }
+
+    @Test func secureDecryptorsDecideWhereMediaIsDecryptedUnlessItIsSaid() {
+        #expect(ISOPath(wanted: nil, hasSecureDecryptor: false) == .box)
+        #expect(ISOPath(wanted: nil, hasSecureDecryptor: true) == .sample)
+        for path in [ISOPath.box, .sample] {
+            #expect(ISOPath(wanted: path, hasSecureDecryptor: false) == path)
+            #expect(ISOPath(wanted: path, hasSecureDecryptor: true) == path)
+        }
+    }
+
     @Test func keyFormatsComeInTheOrderOfPreference() {
         #expect(HLSSettings().keyFormats(preferring: nil).first == .identity)
         #expect(HLSSettings().keyFormats(preferring: .fairPlay).first == .fairPlay)
