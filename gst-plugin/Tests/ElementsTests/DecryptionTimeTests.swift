@@ -115,8 +115,10 @@ extension ElementTests {
             let pad = try #require(gst_element_get_static_pad(decryptor, "src"))
             defer { gst_object_unref(pad) }
             SharedSession.context(for: shared)?.withPointer { gst_element_set_context(decryptor, $0) }
-            #expect(gst_element_set_state(launched.pipeline, GST_STATE_PAUSED) == GST_STATE_CHANGE_SUCCESS)
+            // As a demuxer does: before the source begins to push.
+            #expect(gst_element_set_state(launched.pipeline, GST_STATE_READY) == GST_STATE_CHANGE_SUCCESS)
             #expect(gst_pad_activate_mode(pad, GST_PAD_MODE_PULL, 1) != 0)
+            #expect(gst_element_set_state(launched.pipeline, GST_STATE_PAUSED) == GST_STATE_CHANGE_SUCCESS)
             var buffer: UnsafeMutablePointer<GstBuffer>?
             #expect(gst_pad_get_range(pad, 0, 1 << 20, &buffer) == GST_FLOW_OK)
             #expect(Buffer(owning: try #require(buffer)).size == 138_135)
