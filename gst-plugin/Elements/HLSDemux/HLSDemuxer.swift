@@ -8,6 +8,7 @@ import LatchkeyKeySession
 import LatchkeyKeySystems
 import LatchkeyManifests
 import LatchkeyProtection
+import Synchronization
 
 /// HLS with keys: a bin around GStreamer's own demuxer.
 ///
