@@ -72,6 +72,9 @@ public struct ISOStream: Sendable {
     var hasMedia = false
     var newProtections: [ISOProtection] = []
     var isFragmented = false
+    /// Whether segments come in a row, as those of a presentation: then noise in place of one is an error, and what follows a
+    /// fragment otherwise, as at the end of some files, is passed on.
+    public var isOfSegments = false
     /// Where the media is whose `moov` box is looked for.
     var interrupted: UInt64?
     /// The bytes at the cursor were jumped to, and nothing tells yet that a box starts there.
@@ -258,6 +261,10 @@ extension ISOStream {
             headerSize: header.headerSize)
         guard !isUnverified || Self.typesAtTop.contains(header.type) else {
             throw .malformed("a start at \(cursor), where no box starts")
+        }
+        let type = queue.bytes(from: cursor + 4).prefix(4)
+        guard !isFragmented || !isOfSegments || type.allSatisfy({ 0x20..<0x7F ~= $0 }) else {
+            throw .malformed("no box starts at \(cursor)")
         }
         isUnverified = false
         // Fragments may go on without end, and reading never starts in the middle of one.

@@ -103,6 +103,24 @@ import Testing
         #expect(sizes == first + [20, 30, 20, 30])
     }
 
+    @Test(arguments: [true, false]) func noiseInPlaceOfASegmentIsAnError(isOfSegments: Bool) throws {
+        let noise: [UInt8] = [0, 1, 0, 0, 0x77, 0x55, 0x33, 0x11]
+        var stream = ISOStream()
+        stream.isOfSegments = isOfSegments
+        let fragment = BoxBuilder.fragment { [BoxBuilder.tfhd(1), BoxBuilder.trun(offset: $0 + 8, sizes: [])] }
+        for piece in [BoxBuilder.movie(), fragment + BoxBuilder.box("mdat", [1]), BoxBuilder.box("abcd", [2])] {
+            piece.withUnsafeBytes { stream.append($0) }
+            #expect(try stream.next() == .nothing)
+        }
+        noise.withUnsafeBytes { stream.append($0) }
+        let place = stream.heldSize - noise.count
+        if isOfSegments {
+            #expect(throws: FormatError.malformed("no box starts at \(place)")) { try stream.next() }
+        } else {
+            #expect(try stream.next() == .nothing)
+        }
+    }
+
     /// Within a fragment, media is not taken for the start of one.
     @Test func mediaIsNoStartOfASegment() {
         func start(_ type: String, size: Int, _ rest: [UInt8]) -> [UInt8] {

@@ -62,6 +62,7 @@ final class ISODecryptor: WholeFile, @unchecked Sendable {
     override func prepare(_ buffer: consuming Buffer) -> Prepared {
         if let failure { return .failed(failure) }
         if hasFlushed { jump(to: position) }
+        samples.isOfSegments = !isByteStream
         let mapped: Bool? = buffer.withBytes { bytes in
             var isBehindGap = false
             if buffer.isDiscontinuous, !isByteStream, samples.heldSize > 0 || position > 0 {
