@@ -144,7 +144,7 @@ var targets: [Target] = [
     .target(name: "LatchkeyLoopbackSupport", path: "Tests/LatchkeyLoopbackSupport"),
     .testTarget(
         name: "LatchkeyHTTPTests",
-        dependencies: ["LatchkeyHTTP", "LatchkeyLoopbackSupport", "LatchkeyProtection"]),
+        dependencies: ["LatchkeyHTTP", "LatchkeyLoopbackSupport", "LatchkeyProtection", "CLatchkeyCurl"]),
     .testTarget(
         name: "LatchkeyViewingSessionTests",
         dependencies: [

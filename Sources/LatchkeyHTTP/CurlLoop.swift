@@ -234,7 +234,8 @@ struct MultiHandle: @unchecked Sendable {
     private static let maximumHostConnections = 64
     private static let maximumConnections = 256
 
-    /// Nil where libcurl has no memory left.
+    /// Nil where libcurl has no memory or no descriptors left. Without descriptors, it would make one that `wakeUp` does not reach:
+    /// requests would wait until something else ends `wait`.
     init?(_ library: CurlLibrary) {
         curl = library.functions
         guard library.isReady, let pointer = curl.pointee.multi_init() else { return nil }
@@ -243,7 +244,8 @@ struct MultiHandle: @unchecked Sendable {
             latchkey_curl_multi_set_long(curl, pointer, CURLMOPT_MAX_HOST_CONNECTIONS, Self.maximumHostConnections)
                 == CURLM_OK,
             latchkey_curl_multi_set_long(curl, pointer, CURLMOPT_MAX_TOTAL_CONNECTIONS, Self.maximumConnections)
-                == CURLM_OK
+                == CURLM_OK,
+            curl.pointee.multi_wakeup(pointer) == CURLM_OK
         else {
             free()
             return nil

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
+import CLatchkeyCurl
 import Testing
 
 @testable import LatchkeyHTTP
@@ -9,6 +10,19 @@ struct CurlLibraryTests {
         let library = try CurlLibrary.shared(for: "http://host/")
         #expect(library.isReady)
         #expect(library.functions == CurlLibrary.present?.functions)
+    }
+
+    /// As where the process had no descriptors left: nothing would hear of commands, also when there are some again.
+    @Test func whatCannotBeWokenIsNotUsed() throws {
+        // With a table of its own.
+        let library = try CurlLibrary(file: "libcurl.so.4")
+        let functions = UnsafeMutablePointer(mutating: library.functions)
+        defer { functions.deallocate() }
+        let handle = try #require(MultiHandle(library))
+        handle.free()
+        functions.pointee.multi_wakeup = { _ in CURLM_WAKEUP_FAILURE }
+        let isMade = MultiHandle(library) != nil
+        #expect(!isMade)
     }
 
     @Test func namesAMissingLibrary() {

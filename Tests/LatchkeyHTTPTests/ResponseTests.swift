@@ -301,6 +301,16 @@ struct PieceTests {
         #expect(error.isSameKind(as: .tooLarge("")))
     }
 
+    /// The exchange may last as long as the test: the tasks that open the gate wait for a thread while other tests have them all.
+    /// `closings` ends with it, so that nobody waits for one that no longer comes.
+    private func receive(
+        from url: String, through gate: HTTPBodyGate, ending closings: AsyncStream<Void>.Continuation,
+        _ receiver: @escaping HTTPBodyReceiver
+    ) async throws -> HTTPResponse {
+        defer { closings.finish() }
+        return try await transport.send(.patient(url: url, timeout: .seconds(3600)), through: gate, to: receiver)
+    }
+
     /// The gate closes after each of the first pieces, until another exchange on the same thread is over: without a gate,
     /// pieces would come meanwhile.
     @Test func aClosedGateHoldsTheBodyBack() async throws {
@@ -311,7 +321,7 @@ struct PieceTests {
         let (closings, closed) = AsyncStream.makeStream(of: Void.self)
         let isClosed = Mutex(false)
         let surplus = Mutex(0)
-        async let end = transport.send(.patient(url: server.url), through: gate) { head, piece in
+        async let end = receive(from: server.url, through: gate, ending: closed) { head, piece in
             if isClosed.withLock({ $0 }) { surplus.withLock { $0 += 1 } }
             pieces.take(head, piece)
             guard pieces.heads.count <= 5 else { return }
@@ -326,11 +336,12 @@ struct PieceTests {
             #expect(pieces.heads.count == count)
             isClosed.withLock { $0 = false }
             gate.open()
-            if count == 5 { break }
         }
         #expect(try await end.status == 200)
+        #expect(count == 5)
         #expect(surplus.withLock { $0 } == 0)
         #expect(String(decoding: pieces.bytes, as: UTF8.self) == text)
+        #expect(server.connectionCount == 1)
     }
 
     /// Also where nothing comes any more: it ends, and so does one that is cancelled.
@@ -339,17 +350,33 @@ struct PieceTests {
         let server = try LoopbackServer { _ in .response(200, body: text) }
         let gate = HTTPBodyGate()
         let (closings, closed) = AsyncStream.makeStream(of: Void.self)
-        let transport = transport
         let task = Task {
-            try await transport.send(.patient(url: server.url), through: gate) { _, _ in
+            try await receive(from: server.url, through: gate, ending: closed) { _, _ in
                 gate.close()
                 closed.yield()
             }
         }
         for await _ in closings { break }
         task.cancel()
-        await #expect(throws: HTTPError.self) { try await task.value }
+        let error = try #require(await #expect(throws: HTTPError.self) { try await task.value })
+        #expect(error.isSameKind(as: .cancelled("")))
         gate.open()
+    }
+
+    /// If nobody opens the gate, the time of the request ends it, and what opens the gate later finds nothing to go on with.
+    @Test func aHeldBodyRunsOutOfTime() async throws {
+        let text = String(repeating: "0123456789", count: 90_000)
+        let server = try LoopbackServer { _ in .response(200, body: text) }
+        let gate = HTTPBodyGate()
+        var request = HTTPRequest(url: server.url)
+        request.timeout = .milliseconds(200)
+        let error = try #require(
+            await #expect(throws: HTTPError.self) {
+                try await transport.send(request, through: gate) { _, _ in gate.close() }
+            })
+        #expect(error.isSameKind(as: .timedOut("")))
+        gate.open()
+        #expect(try await transport.get(server.url).body.count == text.utf8.count)
     }
 
     /// The one test that a second of silence passes in.

@@ -54,10 +54,11 @@ extension HTTPResponse {
 extension HTTPRequest {
     /// For tests that are about something else than time: the threads of Swift's tasks may be busy with other tests.
     static func patient(
-        method: String = "GET", url: String, headers: [HTTPHeader] = [], body: [UInt8] = []
+        method: String = "GET", url: String, headers: [HTTPHeader] = [], body: [UInt8] = [],
+        timeout: Duration = .seconds(50)
     ) -> HTTPRequest {
         var request = HTTPRequest(method: method, url: url, headers: headers, body: body)
-        request.timeout = .seconds(50)
+        request.timeout = timeout
         return request
     }
 }

@@ -293,6 +293,15 @@ def crash_frames(errors):
     return None if is_ours or not stacks else stacks[0]
 
 
+def crash_words(errors):
+    """What a process said last and the stack of the thread that crashed, for a check that ran it: they tell a race of `RACES`. They
+    also tell whether something of ours is on a stack, if the cut leaves that out. Without a crash, what it said."""
+    stack = stack_of(errors)
+    if not stack:
+        return errors[:2000]
+    return stack[:2000] + (" | latchkey is on a stack" if crash_frames(errors) is None else "")
+
+
 def is_stock_crash(child):
     """Whether the process crashed as stock elements do in this version (`RACES`), with nothing of ours on a stack."""
     if crash_frames(child.errors) is None:
@@ -502,12 +511,17 @@ def run_self(arguments, deadline, variables=None, fetches=False, chances=None):
     for attempt in range(2):
         with Log(arguments, variables) as log:
             child = log.of(run(command, deadline, log.variables))
-        failures = [f"{name}: {reason}" for name, reason in child.results.items() if reason]
+        failures = {name: reason for name, reason in child.results.items() if reason}
         if attempt or not (child.ending or failures):
             return child
         is_stock = is_type_race(child, log.variables) or (fetches and is_stock_crash(child))
-        why = f"{child.ending} {child.last_words()}" if child.ending else "; ".join(failures)
-        if not is_stock and not (chances and chances.take(why)):
+        if child.ending:
+            why = said = f"{child.ending} {child.last_words()}"
+        else:
+            why = "; ".join(f"{name}: {reason}" for name, reason in failures.items())
+            # A scene tells of another process that crashed in words that begin as those of its own end: without a name in front.
+            said = "; ".join(str(reason) for reason in failures.values())
+        if not is_stock and not (chances and chances.take(said)):
             return child
         print(f"NOTE {' '.join(arguments[1:])} runs again after: {why}", file=sys.stderr, flush=True)
 

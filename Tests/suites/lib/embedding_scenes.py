@@ -138,7 +138,7 @@ def exits_in_a_load(_language):
 def exits_with_a_destructor(_language):
     """A library's destructor waits for a thread that loads plug-ins: what keeps that thread from it ends by itself."""
     done = children.run(["exit-load-program", "10000", "join"], 20, children.with_stack(dict(os.environ)))
-    demand(done.ending == f"status {exit_scenes.STATUS}", f"{done.ending}: {exit_scenes.crash(done.errors)}")
+    demand(done.ending == f"status {exit_scenes.STATUS}", f"{done.ending}: {children.crash_words(done.errors)}")
 
 
 # The module for Python by itself: what a delegate may do, and when a program ends early
@@ -178,7 +178,7 @@ def first_calls(_language):
 
     def call(name):
         done = children.run(["/usr/bin/python3", first_call.__file__, name], 60, children.with_stack(dict(os.environ)))
-        demand(done.ending is None, f"{name}: {done.ending}: {exit_scenes.crash(done.errors)}")
+        demand(done.ending is None, f"{name}: {done.ending}: {children.crash_words(done.errors)}")
 
     # Most of the time of one, it is loaded.
     names = [*first_call.CALLS, *(str(seed) for seed in range(1, CALL_ORDERS + 1))]

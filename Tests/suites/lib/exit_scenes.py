@@ -41,12 +41,8 @@ def end_in_the_middle(language, calls, microseconds, content, played, label):
             [*PROGRAMS[language], ",".join(calls), str(microseconds), content, cache.path, *played], DEADLINE,
             children.with_stack(dict(os.environ)), True)
     demand(done.ending == f"status {STATUS}",
-           f"{done.ending or 'status 0'} in {label}, after {microseconds} µs of {calls}: {crash(done.errors)}{done.threads}")
-
-
-def crash(errors):
-    """What was said last and the stack of the thread that crashed, which tell a race of stock elements."""
-    return (children.stack_of(errors) or errors)[:2000]
+           f"{done.ending or 'status 0'} in {label}, after {microseconds} µs of {calls}: "
+           f"{children.crash_words(done.errors)}{done.threads}")
 
 
 def in_calls(language, rounds, seed):
@@ -145,7 +141,7 @@ def failures_in_a_load(program, rounds, seed):
         done = children.run([program, str(microseconds)], DEADLINE, children.with_stack(dict(os.environ)), True)
         if done.ending != f"status {STATUS}":
             yield done, (f"{done.ending or 'status 0'} in round {number} of seed {seed}, after {microseconds} µs: "
-                         f"{crash(done.errors)}{done.threads}")
+                         f"{children.crash_words(done.errors)}{done.threads}")
 
 
 def of_command(rounds, seed, at_once=1, played=1_500_000):
@@ -212,7 +208,7 @@ def run(arguments, microseconds, label, variables, status=None):
             process.kill()
             process.communicate()
             demand(False, f"no end: {label}: {threads}")
-    demand("CRASH STACK" not in errors, f"status {process.returncode}: {label}: {crash(errors)}")
+    demand("CRASH STACK" not in errors, f"status {process.returncode}: {label}: {children.crash_words(errors)}")
     # It ended by itself, by its handler of Ctrl-C, or of the signal, before there is a handler.
     wanted = (0, 130, -signal.SIGINT) if status is None else (status,)
     if status is None and arguments[0] == "cache":
