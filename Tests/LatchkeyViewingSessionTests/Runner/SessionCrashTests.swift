@@ -101,6 +101,8 @@ struct SessionCrashTests {
         var configuration = ViewingSession.Configuration(SessionService(url: server.url, credential: "c"))
         configuration.service.parameters = ["account": "anna"]
         configuration.records = records
+        // A busy machine takes longer over a request than a service does.
+        configuration.policy.requestTimeout = 60_000
         let next = ViewingSession(configuration)
         await next.endOrphans()
         #expect(state.held.withLock { $0.isEmpty } && records.all().isEmpty)
