@@ -101,6 +101,23 @@ struct FairPlayLoaderTests {
                 == expected.contentIdentifier)
     }
 
+    /// The application names the key server, and not the media: the identifier may have a parameter in it.
+    @Test func parametersGoToTheKeyServerOfTheApplication() async {
+        let server = FairPlayServer(authority)
+        let service = LicenseService(
+            .standard, parameters: ["token": "movie"], contentIdentifier: .replacing("FairPlay", parameter: "token"))
+        let loader = FairPlayLoader(
+            service: service, certificate: ApplicationCertificate(.data(authority.certificate)), transport: server,
+            keyServer: { _, identifier in "https://keys.example/\(identifier.count)" })
+        #expect(await outcome(loader, "skd://FairPlay") == nil)
+        #expect(server.posts.map(\.url) == ["https://keys.example/11"])
+        #expect(server.opened.map(\.assetIdentifier) == [Array("skd://movie".utf8)])
+        // Without it, the server is the one of the key's URI.
+        let other = self.loader(server, service)
+        #expect(await outcome(other, "skd://FairPlay")?.isSameKind(as: .denied("")) == true)
+        #expect(server.posts.count == 1)
+    }
+
     @Test func otherRequestsAreLeftToOthers() async {
         let server = FairPlayServer(authority)
         let session = KeySession(loaders: [loader(server)], configuration: configuration)

@@ -58,6 +58,7 @@ public enum Latchkey {
     public static func register(_ loader: any ResourceLoader) { ResourceLoaderFactory.default.register(loader) }
 
     /// Has the platform decrypt into memory that the CPU may not see, where a decoder takes such memory. Several are
-    /// asked in order. `SecureDecryptors.unregister` takes it back. Thread-safe.
+    /// asked in order. HLS may have it if it was registered before the demuxer starts. `SecureDecryptors.unregister` takes it
+    /// back. Thread-safe.
     public static func register(_ decryptor: any SecureDecryptor) { SecureDecryptors.register(decryptor) }
 }

@@ -79,7 +79,7 @@ public final class FairPlayLoader: StoredKeyLoader {
 
     private func answer(to request: KeyLoadingRequest, _ uri: KeyURI) async -> Result<KeyAnswer, KeyError> {
         do throws(KeyError) {
-            let identifier = try service.contentIdentifier(of: uri)
+            let identifier = try contentIdentifier(of: uri)
             let keyID = request.mediaKeyID
             if !request.isRenewal, let persistableKeys,
                 let record = try await stored(for: request, identifier, in: persistableKeys)
@@ -108,6 +108,13 @@ public final class FairPlayLoader: StoredKeyLoader {
         } catch {
             return .failure(error)
         }
+    }
+
+    /// It may have a parameter in it if the application names the key server, too.
+    private func contentIdentifier(of uri: KeyURI) throws(KeyError) -> [UInt8] {
+        var service = service
+        if keyServer != nil { service.preset.url.base = .configured }
+        return try service.contentIdentifier(of: uri)
     }
 
     /// Nil if the server is to be asked: no key is stored, or its time is over. Such a key is dropped.
@@ -228,7 +235,7 @@ extension FairPlayLoader {
     public func rightsStatus(ofStoredKeyFor uri: String, in session: KeySession) async -> RightsStatus? {
         guard let persistableKeys, let secret = session.configuration.deviceSecret else { return nil }
         do throws(KeyError) {
-            let identifier = try service.contentIdentifier(of: KeyURI(uri))
+            let identifier = try contentIdentifier(of: KeyURI(uri))
             let records = try await persistableKeys.records(for: identifier)
             guard !records.isEmpty else { return nil }
             await session.configuration.storedKeyClock?.prepare()

@@ -26,6 +26,8 @@ extension FuzzTarget {
         let inPieces = stream(bytes, step: 61, defaults: defaults)
         promise(whole == inPieces, "the cuts of a stream change nothing")
         let held = stream(bytes, step: 61, defaults: defaults, canJump: false)
+        // A piece may begin a segment, although the fragment in front is not complete.
+        _ = stream(bytes, step: 64, defaults: defaults, canJump: false, isOfSegments: true)
         if let anywhere { promise(anywhere.count <= bytes.count, "nothing is added") }
         if let anywhere, let inSteps, anywhere.count == inSteps.count {
             promise(anywhere == inSteps, "the ranges of a file change nothing")
@@ -80,15 +82,19 @@ extension FuzzTarget {
     }
 
     private static func stream(
-        _ bytes: [UInt8], step: Int, defaults: ISOEncryption?, canJump: Bool = true
+        _ bytes: [UInt8], step: Int, defaults: ISOEncryption?, canJump: Bool = true, isOfSegments: Bool = false
     ) -> [UInt8]? {
         var stream = ISOStream(defaults: defaults)
+        stream.isOfSegments = isOfSegments
         var output: [UInt8] = []
         var position = 0
         var jumps = 0
         do {
             while position < bytes.count {
                 let end = min(bytes.count, position + step)
+                if isOfSegments, bytes[position..<end].withUnsafeBytes({ stream.isCutShort(by: $0) }) {
+                    try stream.jump(to: UInt64(position))
+                }
                 bytes[position..<end].withUnsafeBytes { stream.append($0) }
                 position = end
                 steps: while true {

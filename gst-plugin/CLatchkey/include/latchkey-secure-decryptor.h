@@ -94,8 +94,8 @@ typedef struct {
  * @destroy: (nullable): called once with @user_data, on any thread, when @functions cannot be called any more: the
  *   decryptor is not registered and no stream that has it is left
  *
- * Has streams whose caps come from now on decrypted by @functions. Several are asked in the order in which they were
- * registered.
+ * Has streams whose caps come from now on decrypted by @functions; those of HLS, if the demuxer starts from now on.
+ * Several are asked in the order in which they were registered.
  *
  * Returns: a number for latchkey_secure_decryptor_unregister(), or 0 if @functions has a size that is too small, or
  * no @create or @decrypt. @destroy is not called then.

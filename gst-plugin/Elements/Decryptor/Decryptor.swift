@@ -181,6 +181,8 @@ class Decryptor: Element, @unchecked Sendable {
             currentSources?.setPlaying(false)
         case .pausedToReady:
             beginFlush()
+            // The stream's thread may wait for room behind this element, as long as a sink gets nothing.
+            facts.withLock { hold }?.forget()
         default: break
         }
         let result = perform()

@@ -60,6 +60,9 @@ extension ElementTests {
             /// Whether a buffer waits in front of the sink.
             var isHeld: Bool { gst_pad_is_blocking(last.pointer) != 0 }
 
+            /// How many buffers wait in `last`, if that is a queue.
+            var level: FieldValue? { last.element?.reference.pointer.property("current-level-buffers") }
+
             var count: Int { launched.recorders["end"]?.samples.count ?? 0 }
 
             /// False at the deadline.
@@ -93,15 +96,16 @@ extension ElementTests {
             #expect(bench.wait { $0.count > shown + 10 && !$0.isHeld })
         }
 
+        private static let path = URL(fileURLWithPath: #filePath).deletingLastPathComponent()
+            .appendingPathComponent("../../../Tests/Corpus/bento4-cbcs-muxed/media.mp4").standardizedFileURL.path
+        private static let decryptor =
+            "latchkeyisodec name=start keys=8c165712b40b72f91a7e348f544c0429:8ca42e796c411e7fd3508c7b30acc03c,"
+            + "2f82caa83387991d81085866780bcec4:8463105ba7bc39f568cd5705d5c4aae6"
+
         /// As the session tells its decryptor.
         @Test func aWholeFileWaitsForItsSession() throws {
-            let path = URL(fileURLWithPath: #filePath).deletingLastPathComponent()
-                .appendingPathComponent("../../../Tests/Corpus/bento4-cbcs-muxed/media.mp4").standardizedFileURL.path
-            let keys =
-                "8c165712b40b72f91a7e348f544c0429:8ca42e796c411e7fd3508c7b30acc03c,"
-                + "2f82caa83387991d81085866780bcec4:8463105ba7bc39f568cd5705d5c4aae6"
             let bench = try Bench(
-                "filesrc location=\"\(path)\" ! latchkeyisodec name=start keys=\(keys) ! qtdemux name=demuxer "
+                "filesrc location=\"\(Self.path)\" ! \(Self.decryptor) ! qtdemux name=demuxer "
                     + "demuxer.video_0 ! queue name=last ! fakesink name=end")
             let decryptor = try bench.decryptor()
             decryptor.keyEvent(.withheld(true))
@@ -111,6 +115,20 @@ extension ElementTests {
             #expect(bench.count == shown)
             decryptor.keyEvent(.withheld(false))
             #expect(bench.wait { $0.count > shown + 10 })
+        }
+
+        /// The stream's thread waits for room in a full queue. The stop of a whole pipeline begins with the sinks, and that of a
+        /// decryptor alone does not.
+        @Test func aDecryptorStopsAloneWhileMediaWaits() throws {
+            let bench = try Bench(
+                "filesrc blocksize=1024 location=\"\(Self.path)\" ! queue ! \(Self.decryptor) ! "
+                    + "queue name=last max-size-buffers=3 max-size-bytes=0 max-size-time=0 ! fakesink name=end")
+            let decryptor = try bench.decryptor()
+            decryptor.keyEvent(.withheld(true))
+            bench.play()
+            try #require(bench.wait { $0.isHeld && $0.level == .uint(3) })
+            #expect(gst_element_set_state(decryptor.reference.pointer, GST_STATE_READY) == GST_STATE_CHANGE_SUCCESS)
+            #expect(bench.wait { !$0.isHeld })
         }
 
         /// What comes then was not decrypted before.
