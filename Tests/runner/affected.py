@@ -40,7 +40,7 @@ TABLE = (
     ("gst-plugin/Elements/Guard/", "LatchkeyElementsTests", "32-outputs"),
     ("gst-plugin/Elements/SecureDecryption/", "LatchkeyElementsTests", "34-hardware"),
     ("gst-plugin/Elements/TSDecryptor/", "LatchkeyElementsTests", "11-sample-aes 21-hls-keys"),
-    ("gst-plugin/Elements/Decryptor/", "LatchkeyElementsTests", "10-corpus 20-behaviour"),
+    ("gst-plugin/Elements/Decryptor/", "LatchkeyElementsTests", "10-corpus 20-behaviour 31-sessions"),
     ("gst-plugin/Elements/ISODecryptor/", "LatchkeyElementsTests",
      "10-corpus 15-iso-files 18-hostile-inputs 22-hls-faults 25-trick-and-text"),
     ("gst-plugin/Elements/Session/", "LatchkeyElementsTests", "20-behaviour 31-sessions"),

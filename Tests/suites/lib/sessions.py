@@ -559,7 +559,7 @@ def sought(kind, key_timeout=None):
 
 def withheld(kind):
     """The session was ended for a long pause. When playback goes on, what was decrypted before waits until the session is
-    there again; then nothing of it is lost."""
+    there again; then it comes."""
     with Scene(settings="pause-limit=1\n") as scene:
         player = scene.player(kind, paced=True)
         player.play()
