@@ -18,7 +18,7 @@ import versions
 from behavior_scenes import Wrong, demand  # noqa: F401
 from bounds import PATIENCE, Processors
 from hls_origin import Halves, Origin, Paced
-from hls_scenes import first_pad
+from hls_scenes import first_pad, last_segments
 from pipelines import Gst
 
 COUNT = 6
@@ -319,19 +319,6 @@ def slow(make, frames, name):
             scene.plays_all(frames())
 
     return behavior
-
-
-def last_segments(files):
-    """The name of the last segment of each stream."""
-    last = {}
-    for name in files:
-        found = re.search(r"([va])_(\d+)\.m4s$|Fragments\((\w+)=(\d+)\)$", name)
-        if found:
-            kind, place = found[1] or found[3], int(found[2] or found[4])
-            # The first fragment of sound begins before 0, and its number wraps around.
-            if place < 1 << 63:
-                last[kind] = max(last.get(kind, (-1, "")), (place, name))
-    return [name for _place, name in last.values()]
 
 
 def pause(make, frames):

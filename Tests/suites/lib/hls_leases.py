@@ -10,7 +10,7 @@ import hls_media as media
 import pipelines
 from bounds import PATIENCE
 from hls_keys import fragmented_presentation
-from hls_scenes import Gst, Scene, demand, end_of_stream, identifier, same_frames
+from hls_scenes import Gst, Scene, demand, end_of_stream, hold_back, identifier, same_frames
 
 # A frame of 25 a second that comes later than this behind another was waited for.
 GAP = 0.4
@@ -42,6 +42,7 @@ def lease_renewal(buffered):
             player = scene.player(paced=True)
             if buffered:
                 player.on_demuxer = lambda: player.adaptive_demuxer.set_property("max-buffering-time", buffered)
+            hold_back(scene.origin, player)
             player.play()
             end_of_stream(player, 30.0)
             video = media.Fragmented("video")
@@ -68,6 +69,7 @@ def lease_end(renewals, buffered):
             player = scene.player(paced=True)
             if buffered:
                 player.on_demuxer = lambda: player.adaptive_demuxer.set_property("max-buffering-time", buffered)
+            hold_back(scene.origin, player)
             player.play()
             first = len(keys)
             demand(
@@ -136,6 +138,7 @@ def lease_rotated_away():
 
         scene.origin.files["license"] = answer
         scene.configure("?lease=2", f"{scene.origin.url}/license")
+        hold_back(scene.origin, player)
         player.play()
         # 16 s where nothing else is to be done, and twice that long on a fifth of a processor.
         end_of_stream(player, 120.0)

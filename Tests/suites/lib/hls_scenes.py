@@ -74,10 +74,44 @@ class Scene:
 
 
 def first_pad(player):
-    """An event for the first pad of the adaptive demuxer. Before the player plays."""
-    event = threading.Event()
-    player.on_demuxer = lambda: player.adaptive_demuxer.connect("pad-added", lambda *_: event.set())
+    """An event for the first pad of the adaptive demuxer. Before the player plays, and behind what else sets `on_demuxer`."""
+    event, before = threading.Event(), player.on_demuxer
+
+    def on_demuxer():
+        if before:
+            before()
+        player.adaptive_demuxer.connect("pad-added", lambda *_: event.set())
+
+    player.on_demuxer = on_demuxer
     return event
+
+
+def last_segments(files):
+    """The name of the last segment of each stream, of those with numbers in their names."""
+    last = {}
+    for name in files:
+        found = re.search(r"^(.*?)(\d+)(\.(?:m4s|ts|aac|ac3|seg)|\))$", name)
+        # The first fragment of sound begins before 0, and its number wraps around.
+        if found and int(found[2]) < 1 << 63:
+            stream = found[1], found[3]
+            last[stream] = max(last.get(stream, (-1, "")), (int(found[2]), name))
+    return [name for _number, name in last.values()]
+
+
+def hold_back(origin, player):
+    """The last segments of this origin wait for the first pad, as `Halves` tells. For what plays to its end. Before the player
+    plays, and behind what else sets `on_demuxer`."""
+    pad = first_pad(player)
+
+    def held(content):
+        def answer(request):
+            origin.while_quiet(lambda: pad.wait(20))
+            return content(request) if callable(content) else content
+
+        return answer
+
+    for name in last_segments(origin.files):
+        origin.files[name] = held(origin.files[name])
 
 
 def first_picture(player):

@@ -15,7 +15,7 @@ import hls_media as media
 import pipelines
 from hls_keys import fragmented_presentation
 from hls_origin import Halves, Origin
-from hls_scenes import Gst, Scene, demand, demand_stop, end_of_stream, ends_with_error, first_pad, same_frames
+from hls_scenes import Gst, Scene, demand, demand_stop, end_of_stream, ends_with_error, first_pad, hold_back, same_frames
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 REPOSITORY = os.path.normpath(os.path.join(HERE, "..", "..", ".."))
@@ -142,6 +142,7 @@ class Proxy:
             def do_GET(self):
                 parts = urllib.parse.urlsplit(self.path)
                 body = origin.files.get(parts.path.lstrip("/")) if parts.hostname == "origin.test" else None
+                body = body(None) if callable(body) else body
                 self.send_response(502 if body is None else 200)
                 body = (body or b"").encode() if isinstance(body, str) else body or b""
                 kind = "application/vnd.apple.mpegurl" if parts.path.endswith("m3u8") else "application/octet-stream"
@@ -174,6 +175,8 @@ def proxy(has_exception):
                 os.environ.pop("no_proxy", None)
             player = pipelines.Player("http://origin.test/master.m3u8")
             scene.players.append(player)
+            if has_exception:
+                hold_back(scene.origin, player)
             player.play()
             if has_exception:
                 end_of_stream(player)
