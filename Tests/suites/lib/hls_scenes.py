@@ -128,7 +128,8 @@ def first_picture(player):
 
 def end_of_stream(player, deadline=60.0, on_request=None):
     error = player.until_end(deadline, on_request)
-    demand(error is None, error)
+    if error is not None:
+        raise Wrong(f"{error}; {player.what_waits()[:2000]}")
 
 
 def same_frames(player, expected):
@@ -142,7 +143,8 @@ def ends_with_error(player, quark, code, *words, deadline=20.0, secrets=(), on_r
     end = player.until_end(deadline, on_request)
     last = player.messages[-1] if player.messages else None
     demand(end is not None, "it ended as if nothing was wrong")
-    demand(last is not None and last.type == Gst.MessageType.ERROR, f"no error within {deadline} s")
+    if last is None or last.type != Gst.MessageType.ERROR:
+        raise Wrong(f"no error within {deadline} s: {player.what_happened()[:1500]}")
     error, debug = last.parse_error()
     text = f"{error.message} {debug or ''}"
     demand(error.matches(quark, code), f"another error: {pipelines.describe(last)}")

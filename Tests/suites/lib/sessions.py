@@ -13,7 +13,7 @@ import time
 import children
 import hls_media as media
 import pipelines
-from behavior_scenes import demand
+from behavior_scenes import Wrong, demand
 from bounds import PATIENCE
 from logind import Logind
 from pipelines import Gst
@@ -183,7 +183,8 @@ def ignoring(kind):
         player.play()
         end = time.monotonic() + 30
         while len(player.frames.arrivals) < 10:
-            demand(time.monotonic() < end, "it does not play")
+            if time.monotonic() > end:
+                raise Wrong(f"it does not play: {player.until_end(0)}; {player.what_waits()[:2000]}")
             time.sleep(0.01)
         scene.server.end_sessions(ACCOUNT)
         heard = scene.wait("session_heartbeats_refused_total", 1, "no heartbeat comes")
@@ -589,7 +590,7 @@ def standstill(how):
             env=dict(os.environ, DBUS_SYSTEM_BUS_ADDRESS=logind.address), stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT, text=True)
         try:
-            demand(any(line == "state: playing\n" for line in process.stdout), "it does not play")
+            until_line(process, "state: playing\n", "it does not play")
             if how == "sleep":
                 demand(logind.wait(lambda it: it.held == 1), "no delay inhibitor is held while it plays")
                 demand(logind.asked[0][0] == "sleep" and logind.asked[0][3] == "delay", f"it asked for {logind.asked}")
@@ -606,7 +607,7 @@ def standstill(how):
                 # SIGCONT comes while the session is being ended.
                 scene.server.set_faults({"prefix": "/sessions", "fault": "delay:1000", "times": 1})
                 process.send_signal(signal.SIGTSTP)
-                demand(any(line == "state: paused\n" for line in process.stdout), "it does not pause")
+                until_line(process, "state: paused\n", "it does not pause")
                 process.send_signal(signal.SIGCONT)
                 wait_until(lambda: scene.metric("session_setups_total") == 2, "there is no other session")
                 process.terminate()
@@ -618,11 +619,22 @@ def standstill(how):
                 demand(scene.metric(ENDED % "teardown") == 1, "the session was not ended")
                 process.send_signal(signal.SIGCONT)
                 wait_until(lambda: scene.metric("session_setups_total") == 2, "there is no other session")
-            demand(process.wait(60) == 0, "it does not play to its end")
+            said, _ = process.communicate(timeout=60)
+            demand(process.returncode == 0, f"it does not play to its end: status {process.returncode}: {said[-1500:]}")
             scene.wait("sessions_active", 0, "the session is not ended")
         finally:
             process.kill()
             process.communicate()
+
+
+def until_line(process, wanted, what):
+    """Reads what a process prints up to this line."""
+    said = []
+    for line in process.stdout:
+        if line == wanted:
+            return
+        said.append(line)
+    raise Wrong(f"{what}: {''.join(said)[-1500:]}")
 
 
 def state_of(pid):
