@@ -11,7 +11,7 @@ import children
 import hls_media as media
 import manifests
 import pipelines
-from behavior_scenes import demand_stop
+from behavior_scenes import Wrong, demand_stop
 from bounds import PATIENCE
 from hls_live import PERIOD, WINDOW, Live
 from hls_origin import Answer, Origin
@@ -194,7 +194,8 @@ def shown(live, player):
             what = describe(message) if message.type == Gst.MessageType.ERROR else "the end of the stream"
             demand(False, f"{len(player.frames.sums)} pictures and then {what}")
         counts = [count for count in (pictures_to_show(live, player.frames.sums, gone) for gone in choices) if count]
-        demand(counts, f"picture {len(player.frames.sums)} is not the right one: {player.what_happened()[:1000]}")
+        if not counts:
+            raise Wrong(f"picture {len(player.frames.sums)} is not the right one: {player.what_happened()[:1000]}")
         if len(player.frames.sums) >= max(counts):
             return
     demand(False, f"{len(player.frames.sums)} pictures in the end: {player.what_happened()[:1000]}")
