@@ -463,6 +463,8 @@ def exits():
         process.communicate("end\n", timeout=20)
         taken = time.monotonic() - start
         demand(process.returncode == 0, f"status {process.returncode}")
+        # A request that it did not wait for may be on its way.
+        scene.wait(ENDED % "teardown", 1, "the session was not torn down")
         demand(scene.metric("sessions_active") == 0, "the session is counted on")
         # It waits two seconds at most for the answer. Without one, the record is for the next start.
         demand(taken >= 2 or not os.listdir(scene.records), f"after {taken:.1f} s, a record is left")
