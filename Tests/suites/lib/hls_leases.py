@@ -24,7 +24,7 @@ def refuse_keys(scene):
     """From now on the key server refuses."""
     rules = json.dumps([{"prefix": "/fairplay/license", "fault": "status:403"}]).encode()
     request = urllib.request.Request(f"{scene.server.url}/faults", rules, method="PUT")
-    with urllib.request.urlopen(request, timeout=10):
+    with urllib.request.urlopen(request, timeout=10 * PATIENCE):
         pass
 
 

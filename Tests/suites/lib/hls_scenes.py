@@ -53,7 +53,7 @@ class Scene:
         query = f"?{request.query}" if request.query else ""
         forwarded = urllib.request.Request(
             f"{self.server.url}/fairplay/license{query}", request.body, {"Content-Type": "application/octet-stream"})
-        with urllib.request.urlopen(forwarded, timeout=10) as answer:
+        with urllib.request.urlopen(forwarded, timeout=10 * PATIENCE) as answer:
             return answer.read()
 
     def configure(self, query="", url=None):

@@ -13,6 +13,7 @@ import children
 import corpus
 import hls_media as media
 import pipelines
+from bounds import PATIENCE
 from hls_keys import fragmented_presentation
 from hls_origin import Halves, Origin
 from hls_scenes import Gst, Scene, demand, demand_stop, end_of_stream, ends_with_error, first_pad, hold_back, same_frames
@@ -52,7 +53,7 @@ import http.client, json, sys
 port = int(sys.argv[1])
 answers = []
 for path, host in json.loads(sys.argv[2]):
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=float(sys.argv[3]))
     connection.putrequest("GET", path, skip_host=True)
     connection.putheader("Host", host or f"127.0.0.1:{port}")
     connection.endheaders()
@@ -65,7 +66,8 @@ print(json.dumps(answers))
 def ask_from_outside(port, requests):
     """Status and size of each answer to another process, for (path, Host)."""
     done = subprocess.run(
-        [sys.executable, "-c", ASK, str(port), json.dumps(requests)], stdout=subprocess.PIPE, timeout=30, check=False)
+        [sys.executable, "-c", ASK, str(port), json.dumps(requests), str(5 * PATIENCE)], stdout=subprocess.PIPE,
+        timeout=100, check=False)
     demand(done.returncode == 0, "the server does not answer other processes")
     return json.loads(done.stdout)
 

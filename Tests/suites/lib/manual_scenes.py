@@ -620,7 +620,7 @@ class Application:
                 file.write(data)
 
     def fetch(self, path, data=None):
-        with urllib.request.urlopen(path, data=data, timeout=10) as answer:
+        with urllib.request.urlopen(path, data=data, timeout=10 * PATIENCE) as answer:
             return answer.read()
 
     def play(self, where):

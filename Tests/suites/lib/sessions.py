@@ -570,8 +570,8 @@ def withheld(kind):
         player.pipeline.set_state(Gst.State.PAUSED)
         scene.wait("sessions_active", 0, "the pause does not end the session")
         setups = scene.metric("session_setups_total")
-        # Behind the last look at pictures, and before the request for a session times out after 10 s.
-        scene.server.set_faults({"prefix": "/sessions", "fault": "delay:9000", "times": 1})
+        # Behind the last look at pictures, at 7 s, and before the request for a session times out after 10 s.
+        scene.server.set_faults({"prefix": "/sessions", "fault": "delay:8000", "times": 1})
         again = time.monotonic()
         player.pipeline.set_state(Gst.State.PLAYING)
         late = frames_after(scene, player, again, 3.0)

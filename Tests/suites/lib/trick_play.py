@@ -11,11 +11,13 @@ import pipelines
 import trick_media
 import versions
 from behavior_scenes import demand
+from bounds import PATIENCE
 from hls_origin import Origin
 from hls_scenes import first_pad, last_segments
 from pipelines import Gst
 
-DEADLINE = 15
+# Two of these, for the clear twin and for the protected one, are less than the process has.
+DEADLINE = 15 * min(PATIENCE, 2)
 SECOND = Gst.SECOND
 ALL_OF_IT = Gst.SeekFlags.FLUSH
 KEY_FRAMES = ALL_OF_IT | Gst.SeekFlags.TRICKMODE | Gst.SeekFlags.TRICKMODE_KEY_UNITS
