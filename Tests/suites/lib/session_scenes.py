@@ -250,8 +250,8 @@ class FilePlayer(pipelines.Watched):
         self.frames = pipelines.Packets(self.pipeline.get_by_name("end").get_static_pad("sink"), "end")
 
 
-def wait_for_frames(player, number, deadline=30.0, more=lambda: ""):
-    """The sinks have had so many pictures. `more`: what else is said if they have not."""
+def wait_for_frames(player, number, deadline=60.0, more=lambda: ""):
+    """The sinks have had so many pictures. The deadline only ends a hang. `more`: what else is said if they have not."""
     end = time.monotonic() + deadline
     while len(player.frames.arrivals) < number:
         message = player.next_message(lambda message: message.type == Gst.MessageType.ERROR, 0.02)
