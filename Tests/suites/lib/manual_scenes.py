@@ -180,7 +180,7 @@ def wrong_keys_again():
                 said = heard.get(timeout=20 * PATIENCE).reason.replace("-", "").lower()
                 missing = {key for key in missing if key not in said}
         except queue.Empty:
-            demand(False, f"nothing is said of {missing}")
+            demand(False, f"nothing is said of {missing}: {watched.until_end(0)}; {watched.what_waits()[:1500]}")
         watched.stop()
         del watched
         agent.close()
