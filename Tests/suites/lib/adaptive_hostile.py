@@ -18,7 +18,7 @@ import versions
 from behavior_scenes import Wrong, demand  # noqa: F401
 from bounds import PATIENCE, Processors
 from hls_origin import Halves, Origin, Paced
-from hls_scenes import first_pad
+from hls_scenes import first_pad, last_segments
 from pipelines import Gst
 
 COUNT = 6
@@ -194,13 +194,13 @@ def other_fragment_vectors(data):
 
 
 class Live:
-    """Live DASH, a second for each segment, that begins with three segments. `change`: what becomes of the segments from
-    number `first` on. Behind `limit` segments, it stands still for so many seconds."""
+    """Live DASH, a second for each segment, that begins with three segments when it is first asked for. `change`: what becomes of
+    the segments from number `first` on. Behind `limit` segments, it stands still for so many seconds."""
 
     def __init__(self, change=as_it_is, first=0, limit=30, still=0.0):
         self.sources = {kind[0]: media.Fragmented(kind) for kind in KINDS}
         self.change, self.first, self.limit, self.still = change, first, limit, still
-        self.start = time.time() - 3
+        self.start = None
         self.files = {"stream.mpd": self.manifest}
         self.files |= {f"{letter}_init.mp4": source.clear_init() for letter, source in self.sources.items()}
         for number in range(60):
@@ -210,10 +210,11 @@ class Live:
 
     @property
     def count(self):
-        age = time.time() - self.start
+        age = time.time() - self.start if self.start else 3
         return int(min(age, max(self.limit, age - self.still)))
 
     def manifest(self, _request):
+        self.start = self.start or time.time() - 3
         start = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self.start))
         return f'{manifests.START}type="dynamic" availabilityStartTime="{start}" publishTime="{start}" ' \
                f'minimumUpdatePeriod="PT1S" timeShiftBufferDepth="PT60S" suggestedPresentationDelay="PT2S">' \
@@ -319,19 +320,6 @@ def slow(make, frames, name):
             scene.plays_all(frames())
 
     return behavior
-
-
-def last_segments(files):
-    """The name of the last segment of each stream."""
-    last = {}
-    for name in files:
-        found = re.search(r"([va])_(\d+)\.m4s$|Fragments\((\w+)=(\d+)\)$", name)
-        if found:
-            kind, place = found[1] or found[3], int(found[2] or found[4])
-            # The first fragment of sound begins before 0, and its number wraps around.
-            if place < 1 << 63:
-                last[kind] = max(last.get(kind, (-1, "")), (place, name))
-    return [name for _place, name in last.values()]
 
 
 def pause(make, frames):

@@ -109,7 +109,8 @@ def in_thread(function):
 
 def wait_for_request(watched):
     message = watched.element_message("latchkey-key-request")
-    demand(message is not None, "no latchkey-key-request message")
+    if message is None:
+        raise Wrong(f"no latchkey-key-request message: {watched.what_waits()[:2000]}")
     demand(watched.wait_for_input(1), "no sample reached a decryptor")
     return message
 
@@ -126,7 +127,8 @@ def end_without_key(scene, watched, *words, deadline=20.0, on_request=None):
     deadline *= PATIENCE
     demand(watched.until_end(deadline, on_request) is not None, "ended as if nothing was wrong")
     last = watched.messages[-1]
-    demand(last.type == Gst.MessageType.ERROR, f"no error within {deadline} s")
+    if last.type != Gst.MessageType.ERROR:
+        raise Wrong(f"no error within {deadline} s: {watched.what_happened()[:1500]}")
     error, _debug = last.parse_error()
     demand(
         error.matches(Gst.StreamError.quark(), Gst.StreamError.DECRYPT_NOKEY),

@@ -9,6 +9,7 @@ import os
 import re
 import socket
 import threading
+import time
 
 import corpus
 import versions
@@ -97,6 +98,13 @@ def refusals(watched, kids=(), settle=2.0):
     return failed, errors
 
 
+def wait_for_requests(requests, count, deadline=10.0 * PATIENCE):
+    """So many came to a `service`, where some may be on their way. Whether there are more is looked at afterwards."""
+    end = time.monotonic() + deadline
+    while len(requests) < count and time.monotonic() < end:
+        time.sleep(0.02)
+
+
 def one_refusal(kind):
     """However many elements: all keys are asked for once together, and once alone if they are several. A refusal is told once
     for each KID. Each start asks again, and as often: from NULL, from READY, and that of another player."""
@@ -145,6 +153,7 @@ def one_refusal_of_one(kind):
             watched = scene.pipeline(**{"license-url": url})
             watched.play()
             failed, errors = refusals(watched, [missing])
+            wait_for_requests(requests, 3)
             watched.stop()
     demand(failed == [missing], f"latchkey-key-failed for {failed}, and not once for {missing}")
     demand(errors == [missing], f"errors for {errors}")
@@ -204,6 +213,7 @@ def one_refusal_beside_unused(kind):
         watched.pipeline.set_context(context({"license-url": url}))
         watched.play()
         failed, errors = refusals(watched)
+        wait_for_requests(requests, 4)
         watched.stop()
         demand(len(errors) == 1, f"not one KID is named: {failed} {errors}")
         demand(len(failed) == len(set(failed)), f"latchkey-key-failed again: {failed}")

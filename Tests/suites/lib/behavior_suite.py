@@ -17,6 +17,8 @@ UNFORGIVEN = ("one-track-refused",)
 # With --everywhere, and where they are named.
 LONG = ("one-track-refused/hls",)
 DEADLINE = 120
+# For the suite that runs alone: fifty playbacks, or 32 at once, may need that long beside other work.
+LONG_DEADLINE = 200
 
 
 def job(report, folder, chances, name, kind):
@@ -40,7 +42,8 @@ def job(report, folder, chances, name, kind):
         extra = {"G_DEBUG": ""}
     fetches = kind != "file" and name not in UNFORGIVEN
     done = children.run_self(
-        ["--child", name, kind], DEADLINE, children.environment(**extra), fetches, chances if fetches else None)
+        ["--child", name, kind], LONG_DEADLINE if name in ALONE else DEADLINE, children.environment(**extra), fetches,
+        chances if fetches else None)
     reason = done.complete([title])[title]
     if reason is None and name in TRACED:
         reason = leaks(log, kind)

@@ -7,7 +7,7 @@ import threading
 
 import hls_media as media
 import manifests
-from hls_scenes import Gst, Scene, demand, end_of_stream, first_picture
+from hls_scenes import Gst, Scene, demand, end_of_stream, first_picture, last_segments
 from pipelines import factory_name
 
 COUNT = 6
@@ -120,13 +120,18 @@ def live():
 
 def dash():
     files = manifests.clear_files() | {"stream.mpd": manifests.on_demand()}
-    return DASH(files, {kind: [path for path in files if path.startswith((kind[0], "stream"))] for kind in ("video", "audio")})
+    last = last_segments(files)
+    return DASH(files, {kind: [path for path in files if path.startswith((kind[0], "stream"))] for kind in ("video", "audio")},
+                lambda request: request.path in last)
 
 
 def dash_byte_ranges():
     """All segments are ranges of one file for the pictures and of one for the sound."""
-    files = manifests.ranges(manifests.clear_files())
-    return DASH(files, {kind: [path for path in files if path.startswith(kind[0])] for kind in ("video", "audio")})
+    segments = manifests.clear_files()
+    files = manifests.ranges(segments)
+    starts = {f"{letter}.mp4": len(files[f"{letter}.mp4"]) - len(segments[f"{letter}_4.m4s"]) for letter in "va"}
+    return DASH(files, {kind: [path for path in files if path.startswith(kind[0])] for kind in ("video", "audio")},
+                lambda request: request.headers.get("Range", "").startswith(f"bytes={starts.get(request.path)}-"))
 
 
 def dash_live():
@@ -138,7 +143,9 @@ def dash_live():
 
 def smooth():
     files = manifests.clear_smooth()
-    return Smooth(files, {kind: [path for path in files if f"({kind}=" in path] for kind in ("video", "audio")})
+    last = last_segments(files)
+    return Smooth(files, {kind: [path for path in files if f"({kind}=" in path] for kind in ("video", "audio")},
+                  lambda request: request.path in last)
 
 
 def sent(make, is_stock, outage):

@@ -10,7 +10,7 @@ import hls_media as media
 import versions
 from hls_keys import fragmented_presentation
 from hls_origin import Answer, Halves
-from hls_scenes import Scene, demand, end_of_stream, exactly_once, first_pad, identifier, same_frames
+from hls_scenes import Scene, demand, end_of_stream, exactly_once, first_pad, hold_back, identifier, same_frames
 
 
 def two_key_ids_under_one_uri(refusal):
@@ -50,6 +50,7 @@ def two_key_ids_under_one_uri(refusal):
                 origin.files[f"{letter}_init.mp4"] = init_segment
             scene.configure(url=f"{origin.url}/license")
             player = scene.player()
+            hold_back(origin, player)
             player.play()
             if refusal == "first":
                 failure = player.element_message("latchkey-key-failed")
@@ -130,6 +131,7 @@ def sound_ahead(is_refused_first):
 
             origin.files.update({"v.m3u8": variant_playlist, "en.m3u8": sound_playlist})
             player = scene.player()
+            hold_back(origin, player)
             player.play()
             end_of_stream(player, 60.0)
             video = media.Fragmented("video")

@@ -12,7 +12,7 @@ import sample_aes
 from hls_origin import Halves
 from hls_packed import KINDS as PACKED
 from hls_packed import clear_copy, count_of_frames, other_sound
-from hls_scenes import Gst, Scene, demand, end_of_stream, first_pad, identifier, same_frames
+from hls_scenes import Gst, Scene, demand, end_of_stream, first_pad, hold_back, identifier, same_frames
 
 URI = "skd://changes/one"
 
@@ -250,6 +250,7 @@ def variants(kind, first, second, player_kind):
                 for number in range(len(letters)):
                     segment(f"{letter}{number}.{content.extension}", number)
             player.on_demuxer = lambda: network(letters[0])
+            hold_back(scene.origin, player)
             player.play()
             end_of_stream(player, 60.0)
             fetched = [path.split(".")[0] for path in scene.origin.paths() if path.endswith(content.extension)]

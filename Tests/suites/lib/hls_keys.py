@@ -7,7 +7,7 @@ import time
 import hls_media as media
 from bounds import PATIENCE
 from hls_origin import Halves
-from hls_scenes import Gst, Scene, Wrong, demand, end_of_stream, exactly_once, identifier, in_thread, same_frames
+from hls_scenes import Gst, Scene, Wrong, demand, end_of_stream, exactly_once, hold_back, identifier, in_thread, same_frames
 
 SEGMENTS = 200
 
@@ -286,6 +286,7 @@ def clear_between(kind):
             files[f"{letter}.m3u8"] = media.media_playlist(lines[letter])
         with Scene(files, keys) as scene:
             player = scene.player()
+            hold_back(scene.origin, player)
             player.play()
             end_of_stream(player, 60.0)
             same_frames(player, [sum for place in range(number) for sum in tracks["v"].frames(place)])

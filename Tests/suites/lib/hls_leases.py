@@ -10,7 +10,7 @@ import hls_media as media
 import pipelines
 from bounds import PATIENCE
 from hls_keys import fragmented_presentation
-from hls_scenes import Gst, Scene, demand, end_of_stream, identifier, same_frames
+from hls_scenes import Gst, Scene, demand, end_of_stream, hold_back, identifier, same_frames
 
 # A frame of 25 a second that comes later than this behind another was waited for.
 GAP = 0.4
@@ -24,7 +24,7 @@ def refuse_keys(scene):
     """From now on the key server refuses."""
     rules = json.dumps([{"prefix": "/fairplay/license", "fault": "status:403"}]).encode()
     request = urllib.request.Request(f"{scene.server.url}/faults", rules, method="PUT")
-    with urllib.request.urlopen(request, timeout=10):
+    with urllib.request.urlopen(request, timeout=10 * PATIENCE):
         pass
 
 
@@ -42,6 +42,8 @@ def lease_renewal(buffered):
             player = scene.player(paced=True)
             if buffered:
                 player.on_demuxer = lambda: player.adaptive_demuxer.set_property("max-buffering-time", buffered)
+            hold_back(scene.origin, player)
+            begun = time.monotonic()
             player.play()
             end_of_stream(player, 30.0)
             video = media.Fragmented("video")
@@ -50,10 +52,11 @@ def lease_renewal(buffered):
             gap = max(after - before for before, after in zip(arrivals, arrivals[1:]))
             demand(gap < GAP * PATIENCE, f"a gap of {gap:.2f} s between pictures")
             asked = scene.key_requests()
+            took = time.monotonic() - begun
             for uri in keys:
                 number = asked.count(identifier(uri))
-                # Every 1.6 s or a little earlier.
-                demand(4 <= number <= 7, f"the key of {uri} was asked for {number} times")
+                # Every 1.6 s or a little earlier, also while a busy machine begins.
+                demand(4 <= number <= max(7, 1 + took / 1.5), f"the key of {uri} was asked for {number} times in {took:.1f} s")
             demand(not messages(player, "latchkey-key-expired"), "a lease is said to be over")
 
     return behavior
@@ -68,6 +71,7 @@ def lease_end(renewals, buffered):
             player = scene.player(paced=True)
             if buffered:
                 player.on_demuxer = lambda: player.adaptive_demuxer.set_property("max-buffering-time", buffered)
+            hold_back(scene.origin, player)
             player.play()
             first = len(keys)
             demand(
@@ -136,6 +140,7 @@ def lease_rotated_away():
 
         scene.origin.files["license"] = answer
         scene.configure("?lease=2", f"{scene.origin.url}/license")
+        hold_back(scene.origin, player)
         player.play()
         # 16 s where nothing else is to be done, and twice that long on a fifth of a processor.
         end_of_stream(player, 120.0)

@@ -13,7 +13,7 @@ import corpus
 import hls_media as media
 import manifests
 from hls_origin import Answer, Halves, Origin, Paced
-from hls_scenes import Scene, demand, end_of_stream, first_picture, same_frames
+from hls_scenes import Scene, demand, end_of_stream, first_picture, hold_back, same_frames
 from pipelines import factory_name, structure_name
 
 COUNT = 4
@@ -45,6 +45,7 @@ def redirects():
                 other.files[f"x/{number}"] = Answer(303, Location=f"../y/{number}.m4s")
                 other.files[f"y/{number}.m4s"] = video.segment(number, key)
             player = scene.player()
+            hold_back(other, player)
             player.play()
             end_of_stream(player)
             same_frames(player, [sum for number in range(COUNT) for sum in video.frames(number)])
@@ -159,6 +160,8 @@ def license_services(first):
         scene.origin.files |= {"stream.mpd": with_services(case, [address, "second"]), "first": answers[first],
                                "second": 404 if first == "none" else clear_key_service(case)}
         player = scene.player("stream.mpd")
+        if first not in ("refuses", "none"):
+            hold_back(scene.origin, player)
         player.play()
         error = player.until_end(60.0)
         asked = [len(scene.origin.asked(name)) for name in ("first", "second")]
@@ -204,6 +207,7 @@ def cookies_dash(is_relayed):
         if is_relayed:
             files["live/v_2.m4s"] = away(files["live/v_2.m4s"], 1.5)
             player.pipeline.connect("deep-element-added", added)
+        hold_back(scene.origin, player)
         player.play()
         error = player.until_end(60.0)
         demand(not jar.wrong, jar.wrong[:3])
@@ -242,6 +246,7 @@ def cookies_of_segments(kind):
         with open(os.environ["LATCHKEY_CONFIG"], "w") as configuration:
             configuration.write(f"[latchkey]\nkeys-file={keys}\n")
         player = scene.player(manifest)
+        hold_back(scene.origin, player)
         player.play()
         error = player.until_end(60.0)
         demand(not jar.wrong, jar.wrong[:3])
@@ -262,6 +267,7 @@ def cookies_of_hls_segments():
     files["v.m3u8"] = media.media_playlist(lines)
     with Scene(files, {uri: key}) as scene:
         player = scene.player()
+        hold_back(scene.origin, player)
         player.play()
         error = player.until_end(60.0)
         demand(not jar.wrong, jar.wrong[:3])
@@ -306,6 +312,8 @@ def source_fields(form, setting):
         player.pipeline.connect("source-setup", lambda _, source: source.set_property("cookies", [f"session={SECRET}"]))
         if setting == "property":
             player.on_demuxer = lambda: player.adaptive_demuxer.set_property("source-header-origins", "*")
+        for origin in (own, other):
+            hold_back(origin, player)
         player.play()
         error = player.until_end(60.0)
         demand(error is None, error)
@@ -335,6 +343,7 @@ def compressed():
     files["v.m3u8"] = Answer(200, gzip.compress(media.media_playlist(lines).encode()), Content_Encoding="gzip")
     with Scene(files, {uri: key}) as scene:
         player = scene.player()
+        hold_back(scene.origin, player)
         player.play()
         end_of_stream(player)
         same_frames(player, [sum for number in range(COUNT) for sum in video.frames(number)])
@@ -356,6 +365,7 @@ def slow_playlist():
     files["v.m3u8"] = Paced(media.media_playlist(lines).encode(), 1 << 20, 10)
     with Scene(files, {uri: key}) as scene:
         player = scene.player()
+        hold_back(scene.origin, player)
         player.play()
         end_of_stream(player)
         same_frames(player, [sum for number in range(COUNT) for sum in video.frames(number)])
@@ -373,6 +383,7 @@ def compressed_key():
     files["v.m3u8"] = media.media_playlist(lines)
     with Scene(files) as scene:
         player = scene.player()
+        hold_back(scene.origin, player)
         player.play()
         end_of_stream(player)
         same_frames(player, [sum for number in range(COUNT) for sum in stream.frames(number)])

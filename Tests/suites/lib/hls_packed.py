@@ -9,7 +9,7 @@ import hls_media as media
 import pipelines
 import sample_aes
 from hls_origin import Halves
-from hls_scenes import VECTOR, Gst, Scene, demand, end_of_stream, exactly_once, first_pad, identifier
+from hls_scenes import VECTOR, Gst, Scene, demand, end_of_stream, exactly_once, first_pad, hold_back, identifier
 
 # Case, and the extension of its segments.
 KINDS = {"aac": ("hls-packed-aac-sampleaes", "aac"), "ac3": ("hls-packed-ac3-sampleaes-skd", "ac3")}
@@ -132,6 +132,7 @@ def hostile_tag(content, is_encrypted):
             player = scene.player()
             if not is_encrypted:
                 player.on_demuxer = lambda: player.adaptive_demuxer.set_property("outage-limit", 10_000)
+            hold_back(scene.origin, player)
             player.play()
             end_of_stream(player, 60.0)
             heard = len(player.audio_buffers.sums)

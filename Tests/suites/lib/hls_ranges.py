@@ -3,9 +3,10 @@
 and an init segment with a key of its own, which is such a range, or a file."""
 
 import functools
+import re
 
 import hls_media as media
-from hls_scenes import Scene, demand, end_of_stream, exactly_once, same_frames
+from hls_scenes import Scene, demand, end_of_stream, exactly_once, first_pad, same_frames
 
 SEGMENTS = 8
 VECTOR = media.key_of("vector")
@@ -37,11 +38,22 @@ def ranges(has_clear_sizes, has_offsets, has_own_map):
         offset = f"@{len(data)}" if has_offsets or number == 0 else ""
         duration, name = media.segment_lines(1, "v.mp4")
         lines += [duration, f"#EXT-X-BYTERANGE:{size(clear)}{offset}", name]
+        last = len(data)
         data += media.whole(clear, keys["keys/v.bin"], VECTOR)
     files |= {
         "v.mp4": data, "v.m3u8": media.media_playlist(lines), "master.m3u8": media.master_playlist([("v.m3u8", 300_000)])}
     with Scene(files) as scene:
         player = scene.player()
+        pad = first_pad(player)
+
+        def content(request):
+            """The last segment waits for the first pad, as `hls_origin.Halves` tells. Ranges of whole blocks may begin earlier."""
+            start = int(re.match(r"bytes=(\d+)|", request.headers.get("Range", ""))[1] or 0)
+            if start > last - 16 * SEGMENTS:
+                scene.origin.while_quiet(lambda: pad.wait(20))
+            return data
+
+        scene.origin.files["v.mp4"] = content
         player.play()
         end_of_stream(player)
         same_frames(player, [sum for number in range(SEGMENTS) for sum in video.frames(number)])

@@ -53,7 +53,7 @@ class Scene:
         query = f"?{request.query}" if request.query else ""
         forwarded = urllib.request.Request(
             f"{self.server.url}/fairplay/license{query}", request.body, {"Content-Type": "application/octet-stream"})
-        with urllib.request.urlopen(forwarded, timeout=10) as answer:
+        with urllib.request.urlopen(forwarded, timeout=10 * PATIENCE) as answer:
             return answer.read()
 
     def configure(self, query="", url=None):
@@ -74,10 +74,44 @@ class Scene:
 
 
 def first_pad(player):
-    """An event for the first pad of the adaptive demuxer. Before the player plays."""
-    event = threading.Event()
-    player.on_demuxer = lambda: player.adaptive_demuxer.connect("pad-added", lambda *_: event.set())
+    """An event for the first pad of the adaptive demuxer. Before the player plays, and behind what else sets `on_demuxer`."""
+    event, before = threading.Event(), player.on_demuxer
+
+    def on_demuxer():
+        if before:
+            before()
+        player.adaptive_demuxer.connect("pad-added", lambda *_: event.set())
+
+    player.on_demuxer = on_demuxer
     return event
+
+
+def last_segments(files):
+    """The name of the last segment of each stream, of those with numbers in their names."""
+    last = {}
+    for name in files:
+        found = re.search(r"^(.*?)(\d+)(\.(?:m4s|ts|aac|ac3|seg)|\))$", name)
+        # The first fragment of sound begins before 0, and its number wraps around.
+        if found and int(found[2]) < 1 << 63:
+            stream = found[1], found[3]
+            last[stream] = max(last.get(stream, (-1, "")), (int(found[2]), name))
+    return [name for _number, name in last.values()]
+
+
+def hold_back(origin, player):
+    """The last segments of this origin wait for the first pad, as `Halves` tells. For what plays to its end. Before the player
+    plays, and behind what else sets `on_demuxer`."""
+    pad = first_pad(player)
+
+    def held(content):
+        def answer(request):
+            origin.while_quiet(lambda: pad.wait(20))
+            return content(request) if callable(content) else content
+
+        return answer
+
+    for name in last_segments(origin.files):
+        origin.files[name] = held(origin.files[name])
 
 
 def first_picture(player):
@@ -94,7 +128,8 @@ def first_picture(player):
 
 def end_of_stream(player, deadline=60.0, on_request=None):
     error = player.until_end(deadline, on_request)
-    demand(error is None, error)
+    if error is not None:
+        raise Wrong(f"{error}; {player.what_waits()[:2000]}")
 
 
 def same_frames(player, expected):
@@ -108,7 +143,8 @@ def ends_with_error(player, quark, code, *words, deadline=20.0, secrets=(), on_r
     end = player.until_end(deadline, on_request)
     last = player.messages[-1] if player.messages else None
     demand(end is not None, "it ended as if nothing was wrong")
-    demand(last is not None and last.type == Gst.MessageType.ERROR, f"no error within {deadline} s")
+    if last is None or last.type != Gst.MessageType.ERROR:
+        raise Wrong(f"no error within {deadline} s: {player.what_happened()[:1500]}")
     error, debug = last.parse_error()
     text = f"{error.message} {debug or ''}"
     demand(error.matches(quark, code), f"another error: {pipelines.describe(last)}")

@@ -13,9 +13,10 @@ import children
 import corpus
 import hls_media as media
 import pipelines
+from bounds import PATIENCE
 from hls_keys import fragmented_presentation
 from hls_origin import Halves, Origin
-from hls_scenes import Gst, Scene, demand, demand_stop, end_of_stream, ends_with_error, first_pad, same_frames
+from hls_scenes import Gst, Scene, demand, demand_stop, end_of_stream, ends_with_error, first_pad, hold_back, same_frames
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 REPOSITORY = os.path.normpath(os.path.join(HERE, "..", "..", ".."))
@@ -52,7 +53,7 @@ import http.client, json, sys
 port = int(sys.argv[1])
 answers = []
 for path, host in json.loads(sys.argv[2]):
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=float(sys.argv[3]))
     connection.putrequest("GET", path, skip_host=True)
     connection.putheader("Host", host or f"127.0.0.1:{port}")
     connection.endheaders()
@@ -65,7 +66,8 @@ print(json.dumps(answers))
 def ask_from_outside(port, requests):
     """Status and size of each answer to another process, for (path, Host)."""
     done = subprocess.run(
-        [sys.executable, "-c", ASK, str(port), json.dumps(requests)], stdout=subprocess.PIPE, timeout=30, check=False)
+        [sys.executable, "-c", ASK, str(port), json.dumps(requests), str(5 * PATIENCE)], stdout=subprocess.PIPE,
+        timeout=100, check=False)
     demand(done.returncode == 0, "the server does not answer other processes")
     return json.loads(done.stdout)
 
@@ -142,6 +144,7 @@ class Proxy:
             def do_GET(self):
                 parts = urllib.parse.urlsplit(self.path)
                 body = origin.files.get(parts.path.lstrip("/")) if parts.hostname == "origin.test" else None
+                body = body(None) if callable(body) else body
                 self.send_response(502 if body is None else 200)
                 body = (body or b"").encode() if isinstance(body, str) else body or b""
                 kind = "application/vnd.apple.mpegurl" if parts.path.endswith("m3u8") else "application/octet-stream"
@@ -174,6 +177,8 @@ def proxy(has_exception):
                 os.environ.pop("no_proxy", None)
             player = pipelines.Player("http://origin.test/master.m3u8")
             scene.players.append(player)
+            if has_exception:
+                hold_back(scene.origin, player)
             player.play()
             if has_exception:
                 end_of_stream(player)

@@ -121,7 +121,7 @@ def other_download_stall():
 
     def watch(scene):
         scene.origin.files[name_of(0)] = Answer(204)
-        player = scene.player()
+        player = player_of(scene, scene.origin.files)
         player.play()
         if versions.holds("<1.26"):
             ends_with_error(

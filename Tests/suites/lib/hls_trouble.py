@@ -12,7 +12,7 @@ import hls_media as media
 import pipelines
 from hls_origin import Halves
 from hls_scenes import (
-    Gst, Scene, demand, demand_stop, end_of_stream, ends_with_error, first_pad, in_thread, same_frames)
+    Gst, Scene, demand, demand_stop, end_of_stream, ends_with_error, first_pad, hold_back, in_thread, same_frames)
 
 COUNT = 4
 STOP_LIMIT = 0.2  # seconds
@@ -72,8 +72,11 @@ class Case:
     def __exit__(self, *arguments):
         self.scene.__exit__(*arguments)
 
-    def play(self):
+    def play(self, has_keys=False):
+        """`has_keys`: it plays to its end (see `hold_back`)."""
         player = self.scene.player()
+        if has_keys:
+            hold_back(self.scene.origin, player)
         player.play()
         return player
 
@@ -146,7 +149,7 @@ def passing_errors(kind):
     troubles = [500, 503, None]
     case = Case(kind, lambda _request, right: troubles.pop(0) if troubles else right())
     with case:
-        player = case.play()
+        player = case.play(True)
         end_of_stream(player, 30.0)
         same_frames(player, case.frames)
         demand(not troubles, "the key came without its URI")
@@ -156,7 +159,7 @@ def later_than_patience(kind):
     """The key comes later than GStreamer's HTTP library waits for a byte, which is 10 s."""
     case = Case(kind, lambda _request, right: (case.scene.origin.ended.wait(13), right())[1])
     with case:
-        player = case.play()
+        player = case.play(True)
         end_of_stream(player, 40.0)
         same_frames(player, case.frames)
         demand(len(case.scene.origin.asked(KEY)) == 1, "the key is asked for more than once")
@@ -245,7 +248,7 @@ def other_padding(kind):
     for padding in (media.zeros, media.unpadded):
         case = Case(kind, lambda _request, right: right(), padding=padding)
         with case:
-            player = case.play()
+            player = case.play(True)
             end_of_stream(player, 20.0)
             same_frames(player, case.frames)
     case = Case(kind, lambda _request, _right: media.key_of("another asset"), padding=media.unpadded)
@@ -267,7 +270,7 @@ def answer_to_another(_kind):
 
     case = Case("skd", answer)
     with case:
-        before = case.play()
+        before = case.play(True)
         end_of_stream(before)
         before.stop()
         player = case.play()

@@ -9,7 +9,7 @@ import children
 import hostile_inputs
 import pipelines
 import versions
-from behavior_scenes import demand
+from behavior_scenes import Wrong, demand
 from bounds import Processors
 from hls_origin import Answer, Origin
 from pipelines import Gst
@@ -82,8 +82,9 @@ def until_end(player, begun, processors):
         now = time.monotonic()
         is_late = all(processors.is_late(limit, since, now) for since, limit in limits)
         demand(not is_late or player.adaptive_demuxer or player.decryptors, f"{STOCK_ALONE}, and there is no end")
-        demand(not is_late, f"no end {now - begun:.1f} s from the start, {processors.ran(begun, now):.1f} s of them with "
-                            f"processors, behind {output(player)}: {player.what_happened()[:1500]}")
+        if is_late:
+            raise Wrong(f"no end {now - begun:.1f} s from the start, {processors.ran(begun, now):.1f} s of them with "
+                        f"processors, behind {output(player)}: {player.what_happened()[:1500]}")
         demand(not processors.is_late(WHOLE, begun, now), f"it plays for ever: {output(player)}")
         end = player.next_message(lambda message: message.type in (Gst.MessageType.EOS, Gst.MessageType.ERROR), 0.2)
         if end:

@@ -70,17 +70,19 @@ def ranges(files):
 
 
 class Live:
-    """A live presentation that gets one segment more each second, until all four are there. `protection`: what the sets
-    of video and audio say of it."""
+    """A live presentation that gets one segment more each second, until all four are there. There are two when it is first asked
+    for, however long a player takes to begin. `protection`: what the sets of video and audio say of it."""
 
     def __init__(self, protection=("", "")):
         self.sets = lambda count: sets(count, protection)
-        self.start = datetime.datetime.now(datetime.timezone.utc) - datetime.timedelta(seconds=2)
+        self.start = None
         self.versions = 0
 
     def __call__(self, _request):
         self.versions += 1
-        age = (datetime.datetime.now(datetime.timezone.utc) - self.start).total_seconds()
+        now = datetime.datetime.now(datetime.timezone.utc)
+        self.start = self.start or now - datetime.timedelta(seconds=2)
+        age = (now - self.start).total_seconds()
         start = self.start.strftime("%Y-%m-%dT%H:%M:%SZ")
         return f'{START}type="dynamic" availabilityStartTime="{start}" publishTime="{start}" ' \
                f'minimumUpdatePeriod="PT1S" timeShiftBufferDepth="PT60S" suggestedPresentationDelay="PT2S">' \

@@ -104,13 +104,22 @@ def held_media():
 
             pipeline.get_by_name(name).get_static_pad(direction).add_probe(Gst.PadProbeType.BUFFER, probe)
 
+        def error():
+            message = pipeline.get_bus().pop_filtered(Gst.MessageType.ERROR)
+            return message and str(message.parse_error())
+
         def until(reason, is_done):
             with changed:
-                demand(changed.wait_for(is_done, 20 * PATIENCE), f"{reason}: {counts}")
+                is_reached = changed.wait_for(is_done, 20 * PATIENCE)
+            if not is_reached:
+                raise Wrong(f"{reason}: {counts}, {error()}")
 
         def is_held():
-            while heard.get(timeout=20 * PATIENCE) != "rights not available":
-                pass
+            try:
+                while heard.get(timeout=20 * PATIENCE) != "rights not available":
+                    pass
+            except queue.Empty:
+                raise Wrong(f"it is not told that rights are not available: {counts}, {error()}") from None
 
         def acquire():
             agent.acquire_license(lambda *answer: answers.put(answer))
@@ -171,7 +180,7 @@ def wrong_keys_again():
                 said = heard.get(timeout=20 * PATIENCE).reason.replace("-", "").lower()
                 missing = {key for key in missing if key not in said}
         except queue.Empty:
-            demand(False, f"nothing is said of {missing}")
+            demand(False, f"nothing is said of {missing}: {watched.until_end(0)}; {watched.what_waits()[:1500]}")
         watched.stop()
         del watched
         agent.close()
@@ -253,7 +262,9 @@ def playing(agent, url, audio_sink, begun):
     player.set_state(Gst.State.PLAYING)
     try:
         message = bus.timed_pop_filtered(30 * Gst.SECOND, Gst.MessageType.ERROR | Gst.MessageType.ASYNC_DONE)
-        demand(message and message.type == Gst.MessageType.ASYNC_DONE, "it does not start")
+        demand(message, "it does not start")
+        if message.type == Gst.MessageType.ERROR:
+            raise Wrong(f"it does not start: {message.parse_error()}")
         begun()
         message = bus.timed_pop_filtered(40 * Gst.SECOND, Gst.MessageType.ERROR | Gst.MessageType.EOS)
         demand(message, "it does not end")
@@ -340,6 +351,7 @@ class Screen:
     def __init__(self, world, outputs):
         self.world = world
         self.script = world.folder.write("outputs.txt", outputs)
+        self.said = []
         self.video = os.path.join(world.folder.path, "video.raw")
         self.audio = os.path.join(world.folder.path, "audio.raw")
 
@@ -367,7 +379,11 @@ class Screen:
 
             threading.Thread(target=look).start()
 
-        _quietly(lambda: self.play(begun=stop))
+        def run():
+            # It has ended by itself.
+            self.said = self.play(begun=stop)[0].lines[-10:]
+
+        _quietly(run)
         stopped.set()
         return picture(self.video)
 
@@ -400,7 +416,7 @@ def hdmi_overrides():
         run, pictures, _ = screen.play("--hdmi-mode", "allow")
         run.demand(0).states("ended")
         demand(pictures == ["picture"], f"allow: {pictures}")
-        demand(screen.watch(count=25) == ["black"], f"default: {picture(screen.video)}")
+        demand(screen.watch(count=25) == ["black"], f"default: {picture(screen.video)} {screen.said}")
 
 
 def hdmi_elsewhere():
@@ -431,7 +447,7 @@ def hdmi_each_agent():
         script = world.folder.write("outputs.txt", "0 HDMI-A-1:digital:none\n")
         agents = [latchkey.Agent(url(world, "stream.mpd"), automatic=True) for _ in range(2)]
         agents[0].set_hdmi_mode("disable")
-        ends = []
+        ends, said = [], []
         for agent in agents:
             player = Gst.ElementFactory.make("playbin3")
             player.props.uri = url(world, "stream.mpd")
@@ -443,9 +459,11 @@ def hdmi_each_agent():
             message = player.get_bus().timed_pop_filtered(40 * Gst.SECOND, Gst.MessageType.ERROR | Gst.MessageType.EOS)
             player.set_state(Gst.State.NULL)
             ends.append(message and message.type)
+            if ends[-1] == Gst.MessageType.ERROR:
+                said.append(str(message.parse_error()))
         for agent in agents:
             agent.close()
-        demand(ends == [Gst.MessageType.ERROR, Gst.MessageType.EOS], f"they end with {ends}")
+        demand(ends == [Gst.MessageType.ERROR, Gst.MessageType.EOS], f"they end with {ends}: {said}")
 
 
 def clear_piff(world):
@@ -464,21 +482,22 @@ def clear_piff(world):
 def occupied(scene, body):
     """Calls `body` while another player has the one session of the account."""
     begun = threading.Event()
-    holder = queue.Queue()
+    said = []
 
     def during(line):
+        said.append(line)
         if line == "state: playing":
             begun.set()
 
     def first():
-        holder.put(play("--automatic", f"{scene.server.url}/media/stream.mpd", sink=PACED, during=during,
-                        begun=lambda process: processes.append(process)))
+        play("--automatic", f"{scene.server.url}/media/stream.mpd", sink=PACED, during=during,
+             begun=lambda process: processes.append(process))
 
     processes = []
     thread = threading.Thread(target=lambda: _quietly(first))
     thread.start()
     try:
-        demand(begun.wait(60), "the first one does not play")
+        demand(begun.wait(60), f"the first one does not play: {' | '.join(said)[-1500:]}")
         body()
     finally:
         for process in processes:
@@ -601,7 +620,7 @@ class Application:
                 file.write(data)
 
     def fetch(self, path, data=None):
-        with urllib.request.urlopen(path, data=data, timeout=10) as answer:
+        with urllib.request.urlopen(path, data=data, timeout=10 * PATIENCE) as answer:
             return answer.read()
 
     def play(self, where):

@@ -271,7 +271,7 @@ class Watched:
         parts += [f"{stream.source} sent {len(stream.sums)} {stream.kind}" for stream in self.streams]
         parts += [f"{element.get_name()} was given {count}, end: {ended}" for element, (count, ended) in self.inputs.items()]
         for message in self.messages:
-            if message.type == Gst.MessageType.WARNING:
+            if message.type in (Gst.MessageType.WARNING, Gst.MessageType.ERROR):
                 parts.append(describe(message)[:300])
             elif message.type == Gst.MessageType.ELEMENT:
                 parts.append(message.get_structure().to_string()[:300])

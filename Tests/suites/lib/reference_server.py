@@ -11,6 +11,9 @@ import urllib.request
 import children
 from bounds import PATIENCE
 
+# Of a request to it, and of its end, in seconds: it may have no processor for a while.
+TIMEOUT = 10 * PATIENCE
+
 
 class ReferenceServer:
     """Runs for as long as the `with` block lasts; `url` is its address."""
@@ -44,7 +47,7 @@ class ReferenceServer:
     def __exit__(self, *_):
         self._process.stdin.close()
         self._process.terminate()
-        self._process.wait(timeout=10)
+        self._process.wait(timeout=TIMEOUT)
         self._file.close()
 
     @property
@@ -65,23 +68,23 @@ class ReferenceServer:
             f"root-key={part}root.pub\nserver-key={part}server.pub\nstore={store}\nlicense-url={url}\n")
 
     def log(self):
-        with urllib.request.urlopen(f"{self.url}/log", timeout=10) as answer:
+        with urllib.request.urlopen(f"{self.url}/log", timeout=TIMEOUT) as answer:
             return json.load(answer)
 
     def set_faults(self, *rules):
         """Each rule a dictionary, as PUT /faults takes them."""
         request = urllib.request.Request(f"{self.url}/faults", json.dumps(rules).encode(), method="PUT")
-        with urllib.request.urlopen(request, timeout=10):
+        with urllib.request.urlopen(request, timeout=TIMEOUT):
             pass
 
     def end_sessions(self, account):
         """What an administrator does. How many sessions it ended."""
         request = urllib.request.Request(f"{self.url}/session-end?account={account}", b"", method="POST")
-        with urllib.request.urlopen(request, timeout=10) as answer:
+        with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:
             return json.load(answer)["ended"]
 
     def session_metrics(self):
-        with urllib.request.urlopen(f"{self.url}/session-metrics", timeout=10) as answer:
+        with urllib.request.urlopen(f"{self.url}/session-metrics", timeout=TIMEOUT) as answer:
             lines = answer.read().decode().splitlines()
         return {line.rsplit(" ", 1)[0]: int(line.rsplit(" ", 1)[1]) for line in lines}
 

@@ -11,7 +11,7 @@ import corpus
 import hls_media as media
 import pipelines
 import quality_media
-from behavior_scenes import demand
+from behavior_scenes import Wrong, demand
 from bounds import PATIENCE, Processors
 from hls_keys import fragmented_presentation
 from hls_scenes import VECTOR
@@ -250,15 +250,16 @@ class FilePlayer(pipelines.Watched):
         self.frames = pipelines.Packets(self.pipeline.get_by_name("end").get_static_pad("sink"), "end")
 
 
-def wait_for_frames(player, number, deadline=30.0, more=lambda: ""):
-    """The sinks have had so many pictures. `more`: what else is said if they have not."""
+def wait_for_frames(player, number, deadline=60.0, more=lambda: ""):
+    """The sinks have had so many pictures. The deadline only ends a hang. `more`: what else is said if they have not."""
     end = time.monotonic() + deadline
     while len(player.frames.arrivals) < number:
         message = player.next_message(lambda message: message.type == Gst.MessageType.ERROR, 0.02)
         demand(message is None, message and pipelines.describe(message))
-        demand(
-            time.monotonic() < end,
-            f"only {len(player.frames.arrivals)} pictures, not {number}; {more()} {player.what_waits()[:2000]}")
+        # Not asked in each round.
+        if time.monotonic() > end:
+            raise Wrong(
+                f"only {len(player.frames.arrivals)} pictures, not {number}; {more()} {player.what_waits()[:2000]}")
 
 
 def frames_after(scene, player, moment, window=1.0, late=1.0):

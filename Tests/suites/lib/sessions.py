@@ -13,7 +13,7 @@ import time
 import children
 import hls_media as media
 import pipelines
-from behavior_scenes import demand
+from behavior_scenes import Wrong, demand
 from bounds import PATIENCE
 from logind import Logind
 from pipelines import Gst
@@ -183,7 +183,8 @@ def ignoring(kind):
         player.play()
         end = time.monotonic() + 30
         while len(player.frames.arrivals) < 10:
-            demand(time.monotonic() < end, "it does not play")
+            if time.monotonic() > end:
+                raise Wrong(f"it does not play: {player.until_end(0)}; {player.what_waits()[:2000]}")
             time.sleep(0.01)
         scene.server.end_sessions(ACCOUNT)
         heard = scene.wait("session_heartbeats_refused_total", 1, "no heartbeat comes")
@@ -462,6 +463,8 @@ def exits():
         process.communicate("end\n", timeout=20)
         taken = time.monotonic() - start
         demand(process.returncode == 0, f"status {process.returncode}")
+        # A request that it did not wait for may be on its way.
+        scene.wait(ENDED % "teardown", 1, "the session was not torn down")
         demand(scene.metric("sessions_active") == 0, "the session is counted on")
         # It waits two seconds at most for the answer. Without one, the record is for the next start.
         demand(taken >= 2 or not os.listdir(scene.records), f"after {taken:.1f} s, a record is left")
@@ -567,8 +570,8 @@ def withheld(kind):
         player.pipeline.set_state(Gst.State.PAUSED)
         scene.wait("sessions_active", 0, "the pause does not end the session")
         setups = scene.metric("session_setups_total")
-        # Behind the last look at pictures, and before the request for a session times out after 10 s.
-        scene.server.set_faults({"prefix": "/sessions", "fault": "delay:9000", "times": 1})
+        # Behind the last look at pictures, at 7 s, and before the request for a session times out after 10 s.
+        scene.server.set_faults({"prefix": "/sessions", "fault": "delay:8000", "times": 1})
         again = time.monotonic()
         player.pipeline.set_state(Gst.State.PLAYING)
         late = frames_after(scene, player, again, 3.0)
@@ -589,7 +592,7 @@ def standstill(how):
             env=dict(os.environ, DBUS_SYSTEM_BUS_ADDRESS=logind.address), stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT, text=True)
         try:
-            demand(any(line == "state: playing\n" for line in process.stdout), "it does not play")
+            until_line(process, "state: playing\n", "it does not play")
             if how == "sleep":
                 demand(logind.wait(lambda it: it.held == 1), "no delay inhibitor is held while it plays")
                 demand(logind.asked[0][0] == "sleep" and logind.asked[0][3] == "delay", f"it asked for {logind.asked}")
@@ -606,7 +609,7 @@ def standstill(how):
                 # SIGCONT comes while the session is being ended.
                 scene.server.set_faults({"prefix": "/sessions", "fault": "delay:1000", "times": 1})
                 process.send_signal(signal.SIGTSTP)
-                demand(any(line == "state: paused\n" for line in process.stdout), "it does not pause")
+                until_line(process, "state: paused\n", "it does not pause")
                 process.send_signal(signal.SIGCONT)
                 wait_until(lambda: scene.metric("session_setups_total") == 2, "there is no other session")
                 process.terminate()
@@ -618,11 +621,22 @@ def standstill(how):
                 demand(scene.metric(ENDED % "teardown") == 1, "the session was not ended")
                 process.send_signal(signal.SIGCONT)
                 wait_until(lambda: scene.metric("session_setups_total") == 2, "there is no other session")
-            demand(process.wait(60) == 0, "it does not play to its end")
+            said, _ = process.communicate(timeout=60)
+            demand(process.returncode == 0, f"it does not play to its end: status {process.returncode}: {said[-1500:]}")
             scene.wait("sessions_active", 0, "the session is not ended")
         finally:
             process.kill()
             process.communicate()
+
+
+def until_line(process, wanted, what):
+    """Reads what a process prints up to this line."""
+    said = []
+    for line in process.stdout:
+        if line == wanted:
+            return
+        said.append(line)
+    raise Wrong(f"{what}: {''.join(said)[-1500:]}")
 
 
 def state_of(pid):

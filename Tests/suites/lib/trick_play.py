@@ -11,11 +11,13 @@ import pipelines
 import trick_media
 import versions
 from behavior_scenes import demand
+from bounds import PATIENCE
 from hls_origin import Origin
-from hls_scenes import first_pad
+from hls_scenes import first_pad, last_segments
 from pipelines import Gst
 
-DEADLINE = 15
+# Two of these, for the clear twin and for the protected one, are less than the process has.
+DEADLINE = 15 * min(PATIENCE, 2)
 SECOND = Gst.SECOND
 ALL_OF_IT = Gst.SeekFlags.FLUSH
 KEY_FRAMES = ALL_OF_IT | Gst.SeekFlags.TRICKMODE | Gst.SeekFlags.TRICKMODE_KEY_UNITS
@@ -119,18 +121,22 @@ class Place:
         return player
 
     def _hold_back(self, files, event):
-        """The last segment waits for the demuxer's first pad, as `hls_origin.Halves` tells."""
-        segments = sorted(name for name in files if name.endswith((".ts", ".m4s")) and "/" not in name)
-        last = segments[-1]
+        """The last segment of each stream waits for the demuxer's first pad, as `hls_origin.Halves` tells."""
+        segments = [name for name in files if name.endswith((".ts", ".m4s")) and "/" not in name]
         # All segments are ranges of the only file.
-        before = iter(range(trick_media.COUNT - 1 if len(segments) == 1 else 0))
+        is_one = len(segments) == 1
+        before = iter(range(trick_media.COUNT - 1 if is_one else 0))
 
-        def answer(_request):
-            if next(before, None) is None:
-                event.wait(DEADLINE)
-            return files[last]
+        def held(content):
+            def answer(_request):
+                if next(before, None) is None:
+                    event.wait(DEADLINE)
+                return content
 
-        self._origin.files[last] = answer
+            return answer
+
+        for last in segments if is_one else last_segments(segments):
+            self._origin.files[last] = held(files[last])
 
     def stop(self, player):
         self._origin.wait_until_quiet()
