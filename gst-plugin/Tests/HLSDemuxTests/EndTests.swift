@@ -175,6 +175,7 @@ extension HLSDemuxTests.EndTests {
         let demuxer = try #require(playback.demuxer)
         demuxer.closeGate(.denied("a pause"))
         _ = try playback.bus.nextError()
+        #expect(playback.frameRecorder.wait(event: "flush-stop"))
         let count = playback.frameRecorder.samples.count
         usleep(500_000)
         #expect(playback.frameRecorder.samples.count <= count + 1)
