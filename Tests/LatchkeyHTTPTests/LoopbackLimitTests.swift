@@ -126,7 +126,7 @@ struct LoopbackLimitTests {
             client.send("GET \(target) HTTP/1.1\r\nHost: \(host)\r\n\r\n")
             for _ in 0..<1000 where server.connectionCount == 0 { usleep(10_000) }
             // More than the system's buffers hold is lost: the connection ends before the whole answer is there.
-            for _ in 0..<1000 where server.connectionCount > 0 { usleep(10_000) }
+            for _ in 0..<6000 where server.connectionCount > 0 { usleep(10_000) }
             #expect(throws: RawClient.Failure.ended) { try client.response() }
         }
     }
@@ -202,7 +202,7 @@ struct LoopbackLimitTests {
             first.close()
             #expect(threads().count == 1)
             second.close()
-            for _ in 0..<1000 where !threads().isEmpty { usleep(10_000) }
+            for _ in 0..<6000 where !threads().isEmpty { usleep(10_000) }
             #expect(threads().isEmpty)
             let third = try Loopback { _ in .notFound }
             #expect(try RawClient(port: third.port).get("/", host: "127.0.0.1:\(third.port)").status == 404)
