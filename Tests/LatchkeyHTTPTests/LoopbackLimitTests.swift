@@ -40,10 +40,15 @@ struct LoopbackLimitTests {
         try await onOwnThread {
             let strict = try server { $0.idleTime = .milliseconds(50) }
             #expect(try RawClient(port: strict.port).isEnded())
-            // The request has to come before the connection counts as silent, also on a busy machine.
             let server = try server { $0.idleTime = .seconds(2) }
-            let client = try RawClient(port: server.port)
-            #expect(try get(server, client).body == "answer")
+            var client = try RawClient(port: server.port)
+            var answer = try? get(server, client)
+            // On a busy machine, a client may count as silent before it has sent its request: such a try does not count.
+            for _ in 0..<10 where answer == nil {
+                client = try RawClient(port: server.port)
+                answer = try? get(server, client)
+            }
+            #expect(answer?.body == "answer")
             #expect(client.isEnded())
         }
     }
@@ -121,7 +126,7 @@ struct LoopbackLimitTests {
             client.send("GET \(target) HTTP/1.1\r\nHost: \(host)\r\n\r\n")
             for _ in 0..<1000 where server.connectionCount == 0 { usleep(10_000) }
             // More than the system's buffers hold is lost: the connection ends before the whole answer is there.
-            for _ in 0..<1000 where server.connectionCount > 0 { usleep(10_000) }
+            for _ in 0..<6000 where server.connectionCount > 0 { usleep(10_000) }
             #expect(throws: RawClient.Failure.ended) { try client.response() }
         }
     }
@@ -197,7 +202,7 @@ struct LoopbackLimitTests {
             first.close()
             #expect(threads().count == 1)
             second.close()
-            for _ in 0..<1000 where !threads().isEmpty { usleep(10_000) }
+            for _ in 0..<6000 where !threads().isEmpty { usleep(10_000) }
             #expect(threads().isEmpty)
             let third = try Loopback { _ in .notFound }
             #expect(try RawClient(port: third.port).get("/", host: "127.0.0.1:\(third.port)").status == 404)

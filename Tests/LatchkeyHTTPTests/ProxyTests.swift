@@ -43,7 +43,7 @@ struct ProxyTests {
             setenv("https_proxy", proxy.url, 1)
             let token = HTTPHeader(name: "Authorization", value: "Bearer s3cret")
             let error = try await CurlTransport().failure(
-                HTTPRequest(url: "https://license.invalid/path?query", headers: [token]))
+                .patient(url: "https://license.invalid/path?query", headers: [token]))
             #expect(error.isSameKind(as: .refused("")))
             #expect(error.description.contains("403"))
             #expect(!error.description.contains("query"))

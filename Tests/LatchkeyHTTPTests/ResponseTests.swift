@@ -98,7 +98,7 @@ struct ResponseTests {
         let body = (0..<200_000).map { UInt8(truncatingIfNeeded: $0 &* 31) }
         let type = HTTPHeader(name: "content-type", value: "text/xml; charset=utf-8")
         let response = try await transport.send(
-            HTTPRequest(method: "POST", url: server.url, headers: [type], body: body))
+            .patient(method: "POST", url: server.url, headers: [type], body: body))
         #expect(response.text == "taken")
         let request = try #require(server.requests.first)
         #expect(request.method == "POST")
@@ -109,7 +109,7 @@ struct ResponseTests {
 
     @Test func aPostWithoutABodySaysSo() async throws {
         let server = try LoopbackServer { _ in .response() }
-        _ = try await transport.send(HTTPRequest(method: "POST", url: server.url))
+        _ = try await transport.send(.patient(method: "POST", url: server.url))
         let request = try #require(server.requests.first)
         #expect(request.method == "POST")
         #expect(request.values("content-length") == ["0"])
@@ -119,14 +119,14 @@ struct ResponseTests {
     @Test(arguments: ["PUT", "DELETE", "GET"])
     func otherMethodsCarryABodyToo(_ method: String) async throws {
         let server = try LoopbackServer { _ in .response() }
-        _ = try await transport.send(HTTPRequest(method: method, url: server.url, body: [1, 2, 3]))
+        _ = try await transport.send(.patient(method: method, url: server.url, body: [1, 2, 3]))
         #expect(server.requests.map(\.method) == [method])
         #expect(server.requests.map(\.body) == [[1, 2, 3]])
     }
 
     @Test func aHeadHasNoBodyAndNoSizeLimit() async throws {
         let server = try LoopbackServer { _ in .send("HTTP/1.1 200 OK\r\nContent-Length: 99999999\r\n\r\n") }
-        let response = try await transport.send(HTTPRequest(method: "HEAD", url: server.url))
+        let response = try await transport.send(.patient(method: "HEAD", url: server.url))
         #expect(server.requests.map(\.method) == ["HEAD"])
         #expect(response.header("content-length") == "99999999")
         #expect(response.body == [])
@@ -151,7 +151,7 @@ struct ResponseTests {
 
     @Test func aBodyUpToTheLimitIsTaken() async throws {
         let server = try LoopbackServer { _ in .response(body: String(repeating: "x", count: 1_000)) }
-        var request = HTTPRequest(url: server.url)
+        var request = HTTPRequest.patient(url: server.url)
         request.maximumResponseSize = 1_000
         #expect(try await transport.send(request).body.count == 1_000)
         request.maximumResponseSize = 999
@@ -167,7 +167,7 @@ struct ResponseTests {
                 "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n186A0\r\n"
                     + String(repeating: "x", count: 100_000))
         }
-        var request = HTTPRequest(url: server.url)
+        var request = HTTPRequest.patient(url: server.url)
         request.maximumResponseSize = limit
         let error = try await transport.failure(request)
         #expect(error.isSameKind(as: .tooLarge("")))

@@ -58,7 +58,7 @@ extension HTTPRequest {
         timeout: Duration = .seconds(50)
     ) -> HTTPRequest {
         var request = HTTPRequest(method: method, url: url, headers: headers, body: body)
-        request.timeout = timeout
+        (request.timeout, request.connectTimeout) = (timeout, timeout)
         return request
     }
 }

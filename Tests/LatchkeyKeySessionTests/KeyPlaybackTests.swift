@@ -18,8 +18,9 @@ struct KeyPlaybackTests {
         session.demand(demand)
     }
 
-    private func requests(_ watcher: Watcher) -> Int {
-        watcher.summaries.count { $0.hasPrefix("requested") }
+    private func requests(_ watcher: Watcher, of session: KeySession) async -> Int {
+        await session.told()
+        return watcher.summaries.count { $0.hasPrefix("requested") }
     }
 
     @Test(arguments: [KeyError.denied(""), .serverStatus(""), .network(""), .timedOut(""), .keyNotInResponse("")])
@@ -33,11 +34,11 @@ struct KeyPlaybackTests {
         let later = session.playback(of: 1)
         #expect(later === playback)
         demand(later, in: session)
-        #expect(requests(watcher) == 1)
+        #expect(await requests(watcher, of: session) == 1)
         // Another pipeline.
         let other = session.playback(of: 2)
         demand(other, in: session)
-        #expect(requests(watcher) == 2)
+        #expect(await requests(watcher, of: session) == 2)
         playback = nil
     }
 
@@ -53,7 +54,7 @@ struct KeyPlaybackTests {
         let next = session.playback(of: 1)
         #expect(isNews(.refusal(keyID(1), .denied("")), in: next))
         demand(next, in: session)
-        #expect(requests(watcher) == 2)
+        #expect(await requests(watcher, of: session) == 2)
     }
 
     /// Nobody was asked: an element that knows more of the key may be luckier.
@@ -65,7 +66,7 @@ struct KeyPlaybackTests {
         demand(playback, in: session)
         await watcher.next { $0.request != nil }?.request?.finishLoading(with: error)
         demand(playback, in: session)
-        #expect(requests(watcher) == 2)
+        #expect(await requests(watcher, of: session) == 2)
     }
 
     @Test func eachThingIsToldOnce() {

@@ -67,6 +67,7 @@ struct KeySessionLoaderTests {
         #expect(session.respond(toRequest: request.id, with: .success(.keys([keyID(1): contentKey(1)]))))
         #expect(hex(session.status(of: keyID(1)).key) == keyHex(1))
         #expect(request.isFinished)
+        await session.told()
         #expect(watcher.summaries == ["requested 1", "untaken 1", "usable 1"])
     }
 

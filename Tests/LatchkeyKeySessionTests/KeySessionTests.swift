@@ -69,6 +69,7 @@ struct KeySessionTests {
         session.demand(KeyDemand(keyIDs: [keyID(1)]))
         let request = await watcher.next { $0.request != nil }?.request
         request?.finishLoading(with: .keys([keyID(2): contentKey(2)]))
+        await session.told()
         #expect(watcher.summaries.suffix(2) == ["usable 1", "failed 1: key not in response"])
         #expect(session.status(of: keyID(1)).error?.description.contains(keyID(1).description) == true)
         #expect(session.status(of: keyID(2)).key != nil)
@@ -86,6 +87,7 @@ struct KeySessionTests {
         request?.finishLoading(with: .keys(keys))
         #expect((0..<999).allSatisfy { hex(session.status(of: keyID($0)).key) == keyHex($0) })
         #expect(session.status(of: keyID(999)).error != nil)
+        await session.told()
         #expect(watcher.summaries.suffix(2) == ["usable 999", "failed 1: key not in response"])
     }
 

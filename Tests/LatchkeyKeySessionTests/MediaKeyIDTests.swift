@@ -9,7 +9,7 @@ import Testing
 @testable import LatchkeyKeySession
 
 /// Keys that a playlist asks for before the media has said their KIDs, at a key server that finds keys by KID alone.
-@Suite("The media's KID", .timeLimit(.minutes(1)))
+@Suite("The media's KID", .timeLimit(.minutes(8)))
 struct MediaKeyIDTests {
     /// That of the project has a place for the KID in its SPC; those of license services have none.
     private struct ServiceProvider: KeyPayloadProvider {

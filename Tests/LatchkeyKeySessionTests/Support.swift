@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MPL-2.0
 
 import LatchkeyHTTP
-import LatchkeyKeySession
 import LatchkeyProtection
 import Synchronization
+
+@testable import LatchkeyKeySession
 
 /// KID number `number`.
 func keyID(_ number: Int) -> KeyID {
@@ -52,6 +53,13 @@ extension KeyEvent {
     var isExpired: Bool { if case .expired = self { true } else { false } }
     var isFailed: Bool { if case .failed = self { true } else { false } }
     var isClockSetBack: Bool { if case .clockSetBack = self { true } else { false } }
+}
+
+extension KeySession {
+    /// Waits until observers have heard of all that has happened. Another thread may be telling them, of this too.
+    func told() async {
+        while core.withLock({ $0.isDelivering || !$0.events.isEmpty }) { await Task.yield() }
+    }
 }
 
 /// A session's events, to wait for and to look back on.

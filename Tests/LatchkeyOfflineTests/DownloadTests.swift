@@ -201,7 +201,7 @@ struct DownloadTests {
         #expect(try await resumed.read(url) == file)
     }
 
-    @Test(.timeLimit(.minutes(1))) func pauseEndsItAndStartGoesOn() async throws {
+    @Test(.timeLimit(.minutes(8))) func pauseEndsItAndStartGoesOn() async throws {
         let file = TestFile.file(seconds: 12)
         let origin = TestOrigin([url: file])
         let test = TestCache(origin)
@@ -374,7 +374,7 @@ struct DownloadTests {
         #expect(try await test.cache.allItems().count == 20)
     }
 
-    @Test(.timeLimit(.minutes(1))) func whatWaitsForItsTurnSaysSo() async throws {
+    @Test(.timeLimit(.minutes(8))) func whatWaitsForItsTurnSaysSo() async throws {
         let urls = (0..<3).map { "https://media.example/\($0).ismv" }
         let file = TestFile.file(seconds: 4)
         let origin = TestOrigin(Dictionary(uniqueKeysWithValues: urls.map { ($0, file) }))
@@ -435,7 +435,7 @@ struct DownloadTests {
         #expect(item.progress.status == .complete)
     }
 
-    @Test(.timeLimit(.minutes(1))) func purgeEndsADownloadThatRuns() async throws {
+    @Test(.timeLimit(.minutes(8))) func purgeEndsADownloadThatRuns() async throws {
         let origin = TestOrigin([url: TestFile.file(seconds: 12)])
         let test = TestCache(origin)
         let item = test.cache.item(url, format: .file)

@@ -508,6 +508,7 @@ struct ManifestDownloadTests {
         for name in ["0.ts", "1.ts"] { _ = try await item.read(base + name) }
         #expect(await item.refresh().cachedDuration == .seconds(4))
         #expect(!item.progress.isReadyToPlay && item.progress.warning?.code == .licenseNotKept)
+        try await test.untilNothingIsOpen()
         let again = TestCache(origin, folder: test.folder).cache.item(base + "a.m3u8", format: .hls)
         #expect(await !again.refresh().isReadyToPlay)
         await again.download()

@@ -56,7 +56,7 @@ struct PlaybackTests {
     }
 
     /// As many downloads as may run at once hold no player up, and are not ended by it.
-    @Test(.timeLimit(.minutes(1))) func whatPlaysDoesNotWaitForDownloadsOfOthers() async throws {
+    @Test(.timeLimit(.minutes(8))) func whatPlaysDoesNotWaitForDownloadsOfOthers() async throws {
         let (film, others) = (url, (1...2).map { "https://media.example/\($0).ismv" })
         let origin = TestOrigin(Dictionary(uniqueKeysWithValues: ([film] + others).map { ($0, file) }))
         let test = TestCache(origin, limit: others.count)

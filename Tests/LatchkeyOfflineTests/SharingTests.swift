@@ -148,10 +148,10 @@ struct SharingTests {
     @Test func nothingStaysOpenThatNobodyUses() async throws {
         let test = TestCache(TestOrigin([url: file]))
         await test.cache.item(url, format: .file).download()
-        #expect(try openFiles(test).isEmpty)
+        #expect(try test.openFiles.isEmpty)
         let other = TestCache(TestOrigin([:]), folder: test.folder)
         for _ in 0..<3 { #expect(try await other.cache.allItems().map(\.progress.status) == [.complete]) }
-        #expect(try openFiles(test).isEmpty)
+        #expect(try test.openFiles.isEmpty)
         try await other.cache.item(url, format: .file).purgeAndWait()
     }
 
@@ -186,13 +186,6 @@ struct SharingTests {
         let other = TestCache(TestOrigin([:]), folder: test.folder)
         let error = await #expect(throws: CacheError.self) { try await other.cache.allItems() }
         #expect(error?.code == .inputOutput && error?.reason.contains(test.folder) == true)
-    }
-
-    private func openFiles(_ test: TestCache) throws -> [String] {
-        let name = try #require(test.folder.split(separator: "/").last)
-        return try FileManager.default.contentsOfDirectory(atPath: "/proc/self/fd").compactMap {
-            try? FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/fd/\($0)")
-        }.filter { $0.contains(name) }
     }
 
     private func playlist(_ names: [String]) -> String {

@@ -114,6 +114,7 @@ import Testing
             }
             #expect(origin.requests.count < 10)
             origin.switchOn()
+            try await test.untilNothingIsOpen()
         }
         let item = TestCache(origin, folder: test.folder).cache.item(url, format: .file)
         await item.download()

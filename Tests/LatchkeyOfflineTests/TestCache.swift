@@ -40,6 +40,21 @@ final class TestCache: Sendable {
     /// The files with the bytes of resources.
     var dataFiles: [URL] { files.filter { $0.pathExtension == "data" } }
 
+    /// Those that this process has open.
+    var openFiles: [String] {
+        get throws {
+            let name = try #require(folder.split(separator: "/").last)
+            return try FileManager.default.contentsOfDirectory(atPath: "/proc/self/fd").compactMap {
+                try? FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/fd/\($0)")
+            }.filter { $0.contains(name) }
+        }
+    }
+
+    /// A reader that has gone lets go of its files, and of the right to write, on a task.
+    func untilNothingIsOpen() async throws {
+        while try !openFiles.isEmpty { await Task.yield() }
+    }
+
     /// The index of the only item.
     var index: TestIndex {
         get throws { TestIndex(file: try #require(files.first { $0.lastPathComponent == "index.db" })) }

@@ -53,7 +53,7 @@ import CLatchkeyWaylandStandIn
             let facts = outputs.read()
             if isThere(facts) { return }
             var state = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
-            try #require(poll(&state, 1, 20_000) == 1, "\(facts) is the last reading", sourceLocation: place)
+            try #require(poll(&state, 1, 60_000) == 1, "\(facts) is the last reading", sourceLocation: place)
         }
     }
 
@@ -65,14 +65,14 @@ import CLatchkeyWaylandStandIn
         let outputs = try window.outputs()
         try expect(outputs, .none)
         try outputs.request(.hdcpType0)
-        #expect(wayland_stand_in_wait_pending(window.standIn, 1, 20_000))
+        #expect(wayland_stand_in_wait_pending(window.standIn, 1, 60_000))
         // It counts from the frame that the application shows next.
         wayland_stand_in_commit(window.standIn)
         try expect(outputs, .requested)
         wayland_stand_in_set_status(window.standIn, 1)
         try expect(outputs, .hdcpType0)
         try outputs.request(.hdcpType1)
-        #expect(wayland_stand_in_wait_pending(window.standIn, 2, 20_000))
+        #expect(wayland_stand_in_wait_pending(window.standIn, 2, 60_000))
         wayland_stand_in_set_status(window.standIn, 2)
         try expect(outputs, .hdcpType1)
         // Less is good with more, and takes nothing back.
@@ -94,18 +94,18 @@ import CLatchkeyWaylandStandIn
         // Once for each start of the thread.
         for status in [Output.Protection.none, .hdcpType0] {
             let outputs = try window.outputs()
-            outputs.waitForAnswer(.seconds(20))
+            outputs.waitForAnswer(.seconds(60))
             #expect(
                 outputs.read() == .outputs([Output(name: "the Wayland window", kind: .digital, protection: status)]))
             wayland_stand_in_set_status(window.standIn, 1)
         }
         // What cannot be read any more is not waited for.
         let outputs = try window.outputs()
-        outputs.waitForAnswer(.seconds(20))
+        outputs.waitForAnswer(.seconds(60))
         wayland_stand_in_disconnect(window.standIn)
         try expectUnreadable(outputs, "broken")
         let later = try window.outputs()
-        later.waitForAnswer(.seconds(20))
+        later.waitForAnswer(.seconds(60))
         try expectUnreadable(later, "broken")
     }
 
@@ -116,21 +116,21 @@ import CLatchkeyWaylandStandIn
         let second = try window.outputs()
         try first?.request(.hdcpType1)
         try second.request(.hdcpType0)
-        #expect(wayland_stand_in_wait_pending(window.standIn, 2, 20_000))
+        #expect(wayland_stand_in_wait_pending(window.standIn, 2, 60_000))
         wayland_stand_in_set_status(window.standIn, 1)
         if let first { try expect(first, .hdcpType0) }
         try expect(second, .hdcpType0)
         // Who goes takes with it what it alone wants.
         first = nil
-        #expect(wayland_stand_in_wait_pending(window.standIn, 1, 20_000))
+        #expect(wayland_stand_in_wait_pending(window.standIn, 1, 60_000))
         for round in 1...3 {
             do {
                 let again = try window.outputs()
                 try again.request(.hdcpType1)
-                #expect(wayland_stand_in_wait_pending(window.standIn, 2, 20_000), "round \(round)")
+                #expect(wayland_stand_in_wait_pending(window.standIn, 2, 60_000), "round \(round)")
                 try expect(again, .hdcpType0)
             }
-            #expect(wayland_stand_in_wait_pending(window.standIn, 1, 20_000), "round \(round)")
+            #expect(wayland_stand_in_wait_pending(window.standIn, 1, 60_000), "round \(round)")
         }
         #expect(wayland_stand_in_view(window.standIn).made == 1)
         #expect(wayland_stand_in_error(window.standIn) == 0)
@@ -141,11 +141,11 @@ import CLatchkeyWaylandStandIn
         do {
             let outputs = try window.outputs()
             try outputs.request(.hdcpType0)
-            #expect(wayland_stand_in_wait_pending(window.standIn, 1, 20_000))
+            #expect(wayland_stand_in_wait_pending(window.standIn, 1, 60_000))
             wayland_stand_in_set_status(window.standIn, 1)
             try expect(outputs, .hdcpType0)
         }
-        #expect(wayland_stand_in_wait_pending(window.standIn, 0, 20_000))
+        #expect(wayland_stand_in_wait_pending(window.standIn, 0, 60_000))
         // Nobody listens, and it is heard all the same.
         wayland_stand_in_set_status(window.standIn, 0)
         let outputs = try window.outputs()
@@ -170,12 +170,12 @@ import CLatchkeyWaylandStandIn
         _ = try? outputs.request(.hdcpType1)
         wayland_stand_in_offer(window.standIn, true)
         try expect(outputs, .requested)
-        #expect(wayland_stand_in_wait_pending(window.standIn, 2, 20_000))
+        #expect(wayland_stand_in_wait_pending(window.standIn, 2, 60_000))
         wayland_stand_in_set_status(window.standIn, 2)
         try expect(outputs, .hdcpType1)
         wayland_stand_in_offer(window.standIn, false)
         try expectUnreadable(outputs, "does not offer")
-        #expect(wayland_stand_in_wait_pending(window.standIn, 0, 20_000))
+        #expect(wayland_stand_in_wait_pending(window.standIn, 0, 60_000))
         #expect(wayland_stand_in_view(window.standIn).alive == 0)
     }
 
@@ -197,22 +197,22 @@ import CLatchkeyWaylandStandIn
             do {
                 let outputs = try window.outputs()
                 try outputs.request(.hdcpType0)
-                #expect(wayland_stand_in_wait_pending(window.standIn, 1, 20_000))
+                #expect(wayland_stand_in_wait_pending(window.standIn, 1, 60_000))
                 wayland_stand_in_set_status(window.standIn, 1)
                 try expect(outputs, .hdcpType0)
             }
             window.release()
-            #expect(wayland_stand_in_wait_pending(window.standIn, 0, 20_000))
+            #expect(wayland_stand_in_wait_pending(window.standIn, 0, 60_000))
             wayland_stand_in_replace_surface(window.standIn)
         }
         // While it is in use, it goes with its last user.
         var outputs: WaylandOutputs? = try window.outputs()
         try outputs?.request(.hdcpType0)
-        #expect(wayland_stand_in_wait_pending(window.standIn, 1, 20_000))
+        #expect(wayland_stand_in_wait_pending(window.standIn, 1, 60_000))
         window.release()
         #expect(wayland_stand_in_view(window.standIn).alive == 1)
         outputs = nil
-        #expect(wayland_stand_in_wait_pending(window.standIn, 0, 20_000))
+        #expect(wayland_stand_in_wait_pending(window.standIn, 0, 60_000))
         #expect(wayland_stand_in_view(window.standIn).alive == 0)
         #expect(wayland_stand_in_view(window.standIn).made == 4)
         #expect(wayland_stand_in_error(window.standIn) == 0)
@@ -243,7 +243,7 @@ import CLatchkeyWaylandStandIn
         #expect(error?.reason.contains("cannot be reached: No such file or directory") == true)
         let window = try Window(offers: offers)
         #expect(wayland_stand_in_listen(window.standIn, path))
-        #expect(try WaylandCompositor.offersContentProtection(socket: path, deadline: .seconds(20)) == offers)
+        #expect(try WaylandCompositor.offersContentProtection(socket: path, deadline: .seconds(60)) == offers)
     }
 
     @Test func aCompositorThatDoesNotAnswerIsNotWaitedFor() throws {

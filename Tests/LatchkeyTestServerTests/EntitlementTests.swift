@@ -25,7 +25,7 @@ import Testing
         let settings = ServerSettings(
             keysFileEntries: try KeysFile(contents: Array(lines.utf8), name: "test").entries,
             fairPlayAuthorities: [authority])
-        server = try #require(ServerApplication(settings: settings))
+        server = try #require(ServerApplication(settings: settings.patient))
     }
 
     /// Runs `body` with a function that sends requests to one server.

@@ -29,7 +29,7 @@ import Testing
         let settings = ServerSettings(
             keysFileEntries: try KeysFile(contents: Array(Self.keys.utf8), name: "test").entries,
             fairPlayAuthorities: Self.authorities)
-        server = try #require(ServerApplication(settings: settings))
+        server = try #require(ServerApplication(settings: settings.patient))
     }
 
     private func send(
@@ -244,7 +244,7 @@ import Testing
     }
 
     @Test func withoutAnAuthorityThereIsNoKeyServer() async throws {
-        let bare = try #require(ServerApplication(settings: ServerSettings()))
+        let bare = try #require(ServerApplication(settings: ServerSettings().patient))
         for response in [
             try await send("/fairplay/certificate", method: .get, to: bare),
             try await send("/fairplay/license", try exchange().request, to: bare),

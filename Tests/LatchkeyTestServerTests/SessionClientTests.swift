@@ -115,7 +115,7 @@ struct SessionClientTests {
         settings.sessions.perAccount = 1
         change(&settings.sessions)
         let made = ServerApplication(
-            settings: settings, pause: { _ in }, sessionTime: { .milliseconds(clock.now) })
+            settings: settings.patient, pause: { _ in }, sessionTime: { .milliseconds(clock.now) })
         let server = try #require(made)
         try await withTestClient(of: server) { try await body(World(shape, clock, $0)) }
     }

@@ -15,7 +15,7 @@ struct SessionEndpointTests {
     ) async throws {
         var settings = ServerSettings()
         change(&settings.sessions)
-        let server = try #require(ServerApplication(settings: settings))
+        let server = try #require(ServerApplication(settings: settings.patient))
         try await withTestClient(of: server, body)
     }
 

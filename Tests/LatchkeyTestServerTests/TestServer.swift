@@ -39,7 +39,7 @@ final class TestServer: Sendable {
     init(
         media: TemporaryFolder? = nil, playReadyAuthority: PlayReadyTestAuthority? = nil,
         fairPlayAuthorities: [FairPlayTestAuthority] = [], faults: [FaultRule] = [],
-        idleTimeout: Duration = .seconds(10), requestTimeout: Duration = .seconds(60)
+        idleTimeout: Duration = .seconds(60), requestTimeout: Duration = .seconds(60)
     ) throws {
         var keys: [KeyID: ContentKey] = [:]
         keys[try #require(Self.keyID)] = Self.key
@@ -66,6 +66,15 @@ final class TestServer: Sendable {
     /// Runs the server for as long as `body` needs it.
     func test<Value: Sendable>(_ body: @Sendable (TestClient) async throws -> Value) async throws -> Value {
         try await withTestClient(of: server, body)
+    }
+}
+
+extension ServerSettings {
+    /// For tests that are about something else than time: on a busy machine, a client may be late.
+    var patient: ServerSettings {
+        var settings = self
+        (settings.idleTimeout, settings.requestTimeout) = (.seconds(60), .seconds(60))
+        return settings
     }
 }
 

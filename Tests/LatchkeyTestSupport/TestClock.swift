@@ -24,6 +24,11 @@ public final class TestClock: Sendable {
     /// Since some time that nobody asks for.
     public var now: Int64 { core.withLock(\.now) }
 
+    /// Whether somebody waits for this time.
+    public func isAwaited(_ time: Int64) -> Bool {
+        core.withLock { core in core.sleepers.contains { $0.time == time } }
+    }
+
     public func advance(by milliseconds: Int64) {
         let due = core.withLock { core in
             core.now += milliseconds

@@ -107,6 +107,7 @@ struct PlayReadyClockTests {
         let look = {
             looks.lookOnce()
             await waits.next()
+            await session.told()
         }
         await look()
         #expect(!watcher.events.contains { $0.isClockSetBack } && session.status(of: keyID(1)).key != nil)

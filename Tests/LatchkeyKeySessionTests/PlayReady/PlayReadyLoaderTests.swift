@@ -210,6 +210,7 @@ struct PlayReadyLoaderTests {
         session.didStartPlaying(keyID(1))
         await session.unwrittenPlays.finish()
         #expect(session.status(of: keyID(1)).key == nil)
+        await session.told()
         let ends = watcher.events.compactMap { event -> String? in
             guard case .failed(_, _, let error) = event else { return nil }
             return error.reason

@@ -34,6 +34,8 @@ struct ViewingPermitTests {
             let refusals = Mutex(0)
             /// The server has it, and does not answer.
             let unanswered = Mutex<SessionState.Request.Kind?>(nil)
+            /// The server answers setups when it says so.
+            let setup = Mutex<Signal<Bool>?>(nil)
         }
 
         let script = Script()
@@ -53,6 +55,7 @@ struct ViewingPermitTests {
                     withExtendedLifetime(continuation) {}
                     throw .cancelled(request.url)
                 }
+                if kind == .setup, let setup = script.setup.withLock({ $0 }) { _ = await setup.wait() }
                 return script.answers.withLock { $0[kind] }
                     ?? HTTPResponse(
                         status: 200, headers: [], body: Array(#"{"token":"t\#(count)"}"#.utf8), url: request.url)
@@ -474,8 +477,11 @@ struct ViewingPermitTests {
         // The key is there, and of no use without a session.
         #expect(world.session.status(of: Self.keyID).isAbsent)
         let third = world.session.beginPlayback()
+        let setup = Signal<Bool>()
+        world.script.setup.withLock { $0 = setup }
         world.demand()
         #expect(world.session.status(of: Self.keyID).isPending)
+        setup.send(true)
         #expect(await watcher.next(where: \.isUsable) != nil)
         #expect(world.session.status(of: Self.keyID).key != nil)
         #expect(world.lines.count { $0 == "POST sessions" } == 2)

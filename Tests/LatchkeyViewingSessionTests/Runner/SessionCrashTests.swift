@@ -103,6 +103,8 @@ struct SessionCrashTests {
         configuration.records = records
         // A busy machine takes longer over a request than a service does.
         configuration.policy.requestTimeout = 60_000
+        configuration.policy.setupWindow = 60_000
+        configuration.policy.teardownWindow = 60_000
         let next = ViewingSession(configuration)
         await next.endOrphans()
         #expect(state.held.withLock { $0.isEmpty } && records.all().isEmpty)

@@ -218,7 +218,9 @@ struct ViewingSessionTests {
             #expect(told == session.failure.map { .notice(.heartbeatError($0, isFinal: true)) })
         } else {
             // No longer than its patience, and the heartbeat has its time.
-            world.clock.advance(by: SessionPolicy.checkPatience)
+            let end = world.clock.now + SessionPolicy.checkPatience
+            while !world.clock.isAwaited(end) { await Task.yield() }
+            world.clock.advance(to: end)
             await check.value
             #expect(session.state.pending?.kind == .beat && session.isOpen)
             beat.respond(200, #"{"token":"t2"}"#)

@@ -15,10 +15,17 @@ import Testing
 @Suite struct AttachmentTests {
     init() { TestProcess.prepare }
 
+    /// Without the settings of the environment, which tests of elements change meanwhile.
+    private static var configuration: Agent.Configuration {
+        var configuration = Agent.Configuration()
+        configuration.configurationFile = "/dev/null"
+        return configuration
+    }
+
     private func count(_ agent: Agent) -> Int { agent.core.guarded.withLock { $0.attachments.count } }
 
     @Test func aPipelineThatIsGoneIsForgotten() throws {
-        let agent = Agent(contentURL: "https://media.example/a.mp4", type: .mp4)
+        let agent = Agent(contentURL: "https://media.example/a.mp4", type: .mp4, configuration: Self.configuration)
         for _ in 0..<3 {
             let pipeline = try #require(gst_pipeline_new(nil))
             gst_object_ref_sink(pipeline)
@@ -36,7 +43,7 @@ import Testing
         weak var core: AgentCore?
         let events: AsyncStream<AgentEvent>
         do {
-            let agent = Agent(contentURL: "https://media.example/a.mp4", type: .mp4)
+            let agent = Agent(contentURL: "https://media.example/a.mp4", type: .mp4, configuration: Self.configuration)
             core = agent.core
             events = agent.events
             let player = try agent.attach(
@@ -65,7 +72,9 @@ import Testing
         func mode(_ player: Player) -> FieldValue? {
             Pipeline.element("guard", in: player.element)?.pointer.property("hdmi-mode")
         }
-        func agent() -> Agent { Agent(contentURL: "https://media.example/a.mp4", type: .mp4) }
+        func agent() -> Agent {
+            Agent(contentURL: "https://media.example/a.mp4", type: .mp4, configuration: Self.configuration)
+        }
         let (before, own) = (agent(), agent())
         own.hdmiMode = .disable
         let after = agent()
@@ -99,7 +108,7 @@ import Testing
                 return element.property("outage-limit")
             }
         }
-        var configuration = Agent.Configuration()
+        var configuration = Self.configuration
         #expect(try limits(configuration) == factories.map { _ in .uint(300_000) })
         configuration.outageTimeout = .milliseconds(1500)
         #expect(try limits(configuration) == factories.map { _ in .uint(1500) })
@@ -109,7 +118,7 @@ import Testing
 
     /// An agent with a cache in which something of its content is.
     private func cachingAgent(_ url: String, _ folder: String) async throws -> Agent {
-        var configuration = Agent.Configuration()
+        var configuration = Self.configuration
         let cache = ContentCache(.init(folder: folder))
         configuration.cache = cache
         // A download that is paused leaves its index, even before its first byte; one that fails then would not.
@@ -150,7 +159,7 @@ import Testing
     /// Clear media makes no detour; what is protected makes it behind the source.
     @Test(arguments: [("http://127.0.0.1:1/a.mpd", ContentType.dash), ("http://127.0.0.1:1/a.mp4", .mp4)])
     func withoutACacheContentComesFromItsServer(url: String, type: ContentType) throws {
-        var configuration = Agent.Configuration()
+        var configuration = Self.configuration
         configuration.cache = nil
         let agent = Agent(contentURL: url, type: type, configuration: configuration)
         let source = try #require(gst_element_factory_make("souphttpsrc", nil))
@@ -163,7 +172,7 @@ import Testing
 
     /// Nothing tells of the end of one: it stays until the agent ends.
     @Test func anElementAloneStays() throws {
-        let agent = Agent(contentURL: "https://media.example/a.mp4", type: .mp4)
+        let agent = Agent(contentURL: "https://media.example/a.mp4", type: .mp4, configuration: Self.configuration)
         let element = try #require(gst_element_factory_make("fakesink", nil))
         gst_object_ref_sink(element)
         defer { gst_object_unref(element) }

@@ -185,7 +185,7 @@ import Testing
     }
 
     /// And not only after the limit.
-    @Test(.timeLimit(.minutes(1))) func aWaitEndsWithItsTask() async {
+    @Test(.timeLimit(.minutes(8))) func aWaitEndsWithItsTask() async {
         var source = ContentSource(transport: Network([.breaks(.truncated(Self.url))]))
         source.outageLimit = .seconds(3600)
         let (waits, waiting) = AsyncStream.makeStream(of: Void.self)

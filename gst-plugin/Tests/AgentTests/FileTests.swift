@@ -53,7 +53,10 @@ import Testing
         let watch = AgentLog.watch { line in
             if line.text.contains("audio track “\(name)”") { lines.withLock { $0.append(line) } }
         }
-        let agent = Agent(contentURL: file.absoluteString, type: .mp4)
+        // Without the settings of the environment, which tests of elements change meanwhile.
+        var configuration = Agent.Configuration()
+        configuration.configurationFile = "/dev/null"
+        let agent = Agent(contentURL: file.absoluteString, type: .mp4, configuration: configuration)
         agent.selectedAudioTrack = name
         _ = try await agent.core.inspect(agent.core.session())
         withExtendedLifetime(watch) {}

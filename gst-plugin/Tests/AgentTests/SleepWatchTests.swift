@@ -6,7 +6,7 @@ import Testing
 @testable import Latchkey
 
 /// How long a sleep of the machine is delayed. `31-sessions standstill/sleep` has a logind.
-@Suite("Sleep watch", .timeLimit(.minutes(1)))
+@Suite("Sleep watch", .timeLimit(.minutes(8)))
 struct SleepWatchTests {
     /// A delay inhibitor, with the end that logind watches.
     private final class Inhibitor {

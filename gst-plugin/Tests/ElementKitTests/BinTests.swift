@@ -212,7 +212,7 @@ private final class Wrapper: Bin, @unchecked Sendable {
         for await _ in entered {}
         #expect(!sink.waitUntilIdle(milliseconds: 3))
         mayLeave.signal()
-        #expect(sink.waitUntilIdle(milliseconds: 10_000))
+        #expect(sink.waitUntilIdle(milliseconds: 60_000))
         gst_element_set_state(element, GST_STATE_NULL)
     }
 

@@ -53,7 +53,7 @@ extension ElementTests {
                 _ = screen.set(GST_STATE_PLAYING)
                 #expect(session.beginUse(of: keyID, for: .video, by: 1) == nil)
                 #expect(screen.shows(GuardTests.black, 2, from: start))
-                #expect(wayland_stand_in_wait_pending(standIn, 2, 20_000))
+                #expect(wayland_stand_in_wait_pending(standIn, 2, 60_000))
                 wayland_stand_in_commit(standIn)
                 wayland_stand_in_set_status(standIn, 2)
                 #expect(screen.shows(GuardTests.white, 2, from: screen.frames.count))
@@ -64,7 +64,7 @@ extension ElementTests {
                 #expect(session.externalProtectionStatus(of: keyID) != .sufficient)
                 _ = screen.set(GST_STATE_NULL)
                 // What the guard has asked for goes with it, before the state change returns.
-                #expect(wayland_stand_in_wait_pending(standIn, 0, 20_000))
+                #expect(wayland_stand_in_wait_pending(standIn, 0, 60_000))
             }
             #expect(wayland_stand_in_view(standIn).made == 1)
             // The application takes its window back.
@@ -85,7 +85,7 @@ extension ElementTests {
             let element = screen.outputGuard.reference.pointer
             #expect(session.beginUse(of: keyID, for: .video, by: 1) == nil)
             #expect(element.emit("set-outputs", [.string("HDMI-A-1:digital:none")]))
-            #expect(wayland_stand_in_wait_pending(standIn, 1, 20_000))
+            #expect(wayland_stand_in_wait_pending(standIn, 1, 60_000))
             #expect(element.emit("set-outputs", [.string("HDMI-A-1:digital:hdcp-type0")]))
             #expect(screen.shows(GuardTests.white, 2, from: screen.frames.count))
             _ = screen.set(GST_STATE_NULL)

@@ -98,7 +98,8 @@ extension ElementTests {
             }
             let file = TwoVideoFile(Array(try Data(contentsOf: source)), keyID: keyID)
             #expect(file.bytes.count > 200_000 && file.bytes.firstRange(of: TwoVideoFile.keyID) != nil)
-            let path = FileManager.default.temporaryDirectory.appendingPathComponent("two-\(name)-\(inOrder)")
+            // Another run of the tests may be under way.
+            let path = FileManager.default.temporaryDirectory.appendingPathComponent("two-\(UUID().uuidString)")
             try Data(file.bytes).write(to: path)
             defer { try? FileManager.default.removeItem(at: path) }
             let playback = try LaunchedPipeline(

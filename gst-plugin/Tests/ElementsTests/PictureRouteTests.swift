@@ -61,7 +61,7 @@ extension ElementTests {
             /// fakesink, 4 of 359 on 1.22, 5 of 10 on 1.26 and 5 of 165 on 1.28. All elements are in PAUSED then.
             func preroll() {
                 gst_element_set_state(launched.pipeline, GST_STATE_PAUSED)
-                _ = gst_element_get_state(launched.pipeline, nil, nil, 10_000_000_000)
+                _ = gst_element_get_state(launched.pipeline, nil, nil, GstClockTime(TestProcess.deadline))
             }
 
             /// How many buffers came to a sink.

@@ -46,7 +46,9 @@ extension ElementTests {
                 }
             }
 
-            func waitUntilAsked() -> Bool { asked.wait(timeout: .now() + 20) == .success }
+            func waitUntilAsked() -> Bool {
+                asked.wait(timeout: .now() + .nanoseconds(Int(TestProcess.deadline))) == .success
+            }
 
             func end(_ error: KeyError? = nil) { answer.yield(error) }
         }

@@ -30,7 +30,7 @@ extension ElementTests {
                 hold = SinkHold(behind: try Self.source(of: "start", launched))
                 last = try Self.source(of: "last", launched)
                 gst_element_set_state(launched.pipeline, GST_STATE_PAUSED)
-                _ = gst_element_get_state(launched.pipeline, nil, nil, 10_000_000_000)
+                _ = gst_element_get_state(launched.pipeline, nil, nil, GstClockTime(TestProcess.deadline))
             }
 
             deinit {

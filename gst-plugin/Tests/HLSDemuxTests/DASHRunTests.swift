@@ -59,11 +59,13 @@ extension HLSDemuxTests.DASHRunTests {
     @Test func newVersionsBringTheirKeys() async throws {
         let (demands, demanded) = AsyncStream.makeStream(of: String.self)
         let (sleeps, slept) = AsyncStream.makeStream(of: Duration.self)
-        let loader = CallbackLoader { request in
+        let session = KeySession(loaders: [CallbackLoader { _ in true }])
+        // In the order in which they are asked for. Loaders hear of each on a task of its own.
+        let observation = session.observe { event in
+            guard case .requested(let request, _) = event else { return }
             demanded.yield(request.keyIDs.map(\.description).joined())
-            return true
         }
-        let session = KeySession(loaders: [loader])
+        defer { observation.cancel() }
         // One that is not there, and one that is broken, are passed over.
         let versions = Versions([
             Self.manifest(2), [], Array("<MPD".utf8), Self.manifest(3, period: "PT0.1S"), Self.manifest(3),

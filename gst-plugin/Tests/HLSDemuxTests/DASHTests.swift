@@ -40,7 +40,7 @@ extension HLSDemuxTests.DASHTests {
         let origin = try Origin(media.folder) { request in
             guard request.path != "stream.mpd" else { return nil }
             // No segment comes before the keys do.
-            for _ in 0..<1000 where asked.requests.isEmpty { try? await Task.sleep(for: .milliseconds(10)) }
+            for _ in 0..<6000 where asked.requests.isEmpty { try? await Task.sleep(for: .milliseconds(10)) }
             return asked.requests.isEmpty ? .notFound : nil
         }
         let playback = try HLSPlayback(origin, "stream.mpd", session: KeySession(loaders: [asked]))

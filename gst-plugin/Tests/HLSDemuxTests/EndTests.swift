@@ -152,6 +152,7 @@ extension HLSDemuxTests.EndTests {
         playback.setState(GST_STATE_PLAYING)
         #expect(playback.frameRecorder.wait(samples: 5))
         playback.waitUntilFetched()
+        let shown = playback.frameRecorder.samples.count
         session.close(.denied("somebody else plays now"))
         let error = try playback.bus.next { $0.type == "error" && $0.source.hasPrefix("latchkeyhlsdemux") }
         #expect(error.isStreamError(GST_STREAM_ERROR_DECRYPT_NOKEY))
@@ -161,7 +162,8 @@ extension HLSDemuxTests.EndTests {
         let count = playback.frameRecorder.samples.count
         usleep(1_200_000)
         #expect(playback.frameRecorder.samples.count <= count + 1)
-        #expect(count < 60)
+        // On a busy machine, more may have been shown before. Pictures go on for a second at most.
+        #expect(count < max(60, shown + 25))
     }
 
     @Test func theGateOpensAgainForASeek() throws {
@@ -173,6 +175,7 @@ extension HLSDemuxTests.EndTests {
         let demuxer = try #require(playback.demuxer)
         demuxer.closeGate(.denied("a pause"))
         _ = try playback.bus.nextError()
+        #expect(playback.frameRecorder.wait(event: "flush-stop"))
         let count = playback.frameRecorder.samples.count
         usleep(500_000)
         #expect(playback.frameRecorder.samples.count <= count + 1)

@@ -96,7 +96,7 @@ struct HLSKeyWaitTests {
     /// An init segment brings the KID of a key while a note waits for it under the name that was made for its URI.
     @Test func aKeyThatGetsAnotherNameIsWaitedFor() async throws {
         let session = KeySession()
-        let keys = HLSKeys(session: session, timeout: .seconds(10))
+        let keys = HLSKeys(session: session, timeout: .seconds(240))
         let wait = Task { try await keys.wait(for: Self.key) }
         while !keys.isAwaited { await Task.yield() }
         let keyID = KeyID(high: 1, low: 2)

@@ -197,7 +197,7 @@ struct IdentityKeyTests {
     @Test func aKeyComesOnceForAllThatWaitForIt() async throws {
         let (server, session) = (HeldServer(), KeySession())
         let origin = HLSOrigin(transport: server)
-        let loader = IdentityKeyLoader(origin: origin, timeout: .seconds(10))
+        let loader = IdentityKeyLoader(origin: origin, timeout: .seconds(240))
         let requests = Mutex<[KeyLoadingRequest]>([])
         let observation = session.observe { event in
             if case .requested(let request, _) = event { requests.withLock { $0.append(request) } }

@@ -23,7 +23,10 @@ import Testing
     }
 
     private func read(_ handover: ManifestHandover) async throws -> HTTPResponse {
-        try await CurlTransport.shared.send(HTTPRequest(url: handover.url))
+        var request = HTTPRequest(url: handover.url)
+        // On a busy machine, the usual ten seconds may be over before a thread is free.
+        request.timeout = .seconds(60)
+        return try await CurlTransport.shared.send(request)
     }
 
     /// Afterwards the source is where the manifest is, for good.

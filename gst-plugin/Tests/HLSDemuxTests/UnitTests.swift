@@ -129,7 +129,7 @@ struct HLSUnitTests {
 
     @Test func whatWasPreparedIsHandedOutOnce() async {
         let time = ManualInstant()
-        let answers = HLSAnswers(now: { time.now })
+        let answers = HLSAnswers(patience: .seconds(3600), now: { time.now })
         let count = Mutex(0)
         @Sendable func make() async -> LoopbackResponse {
             LoopbackResponse(body: [
