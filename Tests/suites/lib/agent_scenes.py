@@ -69,7 +69,13 @@ def play(*arguments, program=("play-protected",), sink=FREE, answers="", begun=N
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace")
     if begun:
         begun(process)
-    timer = threading.Timer(deadline, process.kill)
+    is_late = threading.Event()
+
+    def end():
+        is_late.set()
+        process.kill()
+
+    timer = threading.Timer(deadline, end)
     timer.start()
     reader = children.Reader(process.stderr)
     try:
@@ -89,8 +95,9 @@ def play(*arguments, program=("play-protected",), sink=FREE, answers="", begun=N
         raise reader.failure
     said = reader.read
     # What GLib says stands in front of the stack, and tells a race of stock elements.
+    late = f"no end after {deadline} s, " if is_late.is_set() else ""
     demand(process.returncode >= 0,
-           f"ended by signal {-process.returncode}: {lines[-3:]} {children.stack_of(said) or said[-600:]}")
+           f"{late}ended by signal {-process.returncode}: {lines[-12 if late else -3:]} {children.stack_of(said) or said[-600:]}")
     return Run(process.returncode, lines, said)
 
 
