@@ -615,18 +615,18 @@ def in_background():
         demand(console.process.wait(20) == 0, f"status {console.process.returncode}")
 
 
+# The first heartbeat comes after half a minute, when the media is over: only the end of a session has a fault. Its setup has none.
+WITHOUT_HEARTBEATS = ("--session-interval", "600")
+
+
 def teardown_error():
     """A session that cannot be ended: the event comes when the pipeline is stopped already, from the agent itself. In JSON it
     has the status, and is no error of the playback, which is over."""
     for program in ("play-protected",), ("latchkey", "play", "--json"):
-        with children.Folder() as folder, viewing(folder, 4) as scene:
-            def during(line):
-                if "playing" in line:
-                    scene.server.set_faults({"prefix": "/sessions/", "fault": "status:500"})
-
-            # Paced: the server has to hear of the fault before the playback is over.
+        with children.Folder() as folder, viewing(folder, 4, options=WITHOUT_HEARTBEATS) as scene:
+            scene.server.set_faults({"prefix": "/sessions/", "fault": "status:500"})
             how = "--automatic" if len(program) == 1 else "--yes"
-            run = play(how, f"{scene.server.url}/media/stream.mpd", program=program, during=during, sink=PACED)
+            run = play(how, f"{scene.server.url}/media/stream.mpd", program=program, sink=PACED)
             run.demand(0)
             if "--json" in program:
                 told = [event for event in map(json.loads, run.lines) if event["event"] in ("session-teardown-error", "error")]
@@ -643,11 +643,10 @@ VIEWED = {"dash": ("stream.mpd",), "hls": ("master.m3u8",), "mp4": ("movie.mp4",
 def view(scene, kind, fault):
     """Plays it to the end, from its start on with this fault of the session server. How long the process lasted behind that."""
     ended = []
+    scene.server.set_faults({"prefix": "/sessions/", "fault": fault})
 
     def during(line):
-        if line == "state: playing":
-            scene.server.set_faults({"prefix": "/sessions/", "fault": fault})
-        elif line == "state: ended":
+        if line == "state: ended":
             ended.append(time.monotonic())
 
     name, *options = VIEWED[kind]
@@ -660,15 +659,14 @@ def view(scene, kind, fault):
 def teardown_error_of(kind, status=500):
     """The same with each kind of content, and in a pipeline of the application's. A status of 403 is not asked for again: the
     answer comes while the agent is given up."""
-    # No heartbeat has the fault.
-    with children.Folder() as folder, viewing(folder, 2, options=("--session-interval", "60")) as scene:
+    with children.Folder() as folder, viewing(folder, 2, options=WITHOUT_HEARTBEATS) as scene:
         told, _seconds = view(scene, kind, f"status:{status}")
         demand(len(told) == 1 and f"HTTP {status}" in told[0], f"told: {told}")
 
 
 def teardown_unanswered(kind):
     """The server does not answer: the process waits for two seconds, and the application hears of it. A record is left."""
-    with children.Folder() as folder, viewing(folder, 2) as scene:
+    with children.Folder() as folder, viewing(folder, 2, options=WITHOUT_HEARTBEATS) as scene:
         told, seconds = view(scene, kind, "never")
         demand(len(told) == 1 and "no answer" in told[0], f"told: {told}")
         demand(1.9 < seconds < 2 + PATIENCE, f"the process ended {seconds:.1f} s behind the playback")
