@@ -520,8 +520,8 @@ def hdmi_later():
     with World(name=agent_scenes.MP4) as world:
         path = world.only_playready()
         script = world.folder.write("outputs.txt", "0 HDMI-A-1:digital:none\n")
-        # No queue: what is decrypted is shown at once.
-        run = play("--yes", "--hdmi-mode", "allow", "--hdmi-later", "1000:disable", "--pipeline",
+        # No queue: what is decrypted is shown at once. Of four seconds, half are for the start.
+        run = play("--yes", "--hdmi-mode", "allow", "--hdmi-later", "2000:disable", "--pipeline",
                    f"filesrc location={path} ! qtdemux ! latchkeyplayreadydec ! h264parse ! avdec_h264 ! "
                    f"latchkeyguard outputs=script:{script} ! {PACED}", f"file://{path}")
         run.demand(1, "event: playback will be aborted").states("playing", "aborted")
