@@ -205,7 +205,8 @@ def first_look_outage(name, file, type_):
                 seen.append(time.monotonic())
                 if len(seen) == 1:
                     return hls_origin.Cut(good, 1000)
-                return None if seen[-1] - seen[0] < 0.8 else good
+                # On a busy machine, all of that time may be over when it is asked for again.
+                return None if len(seen) == 2 or seen[-1] - seen[0] < 0.8 else good
 
             film.files[film.manifest] = content
             run = film.play("--log", sink=FREE).demand(0).states("playing", "ended")
