@@ -30,6 +30,8 @@ class Trouble:
     """What may happen to the `files` of an `origin`."""
 
     type = None
+    # The last segments.
+    last = ()
 
     def trouble(self, name, answer, seconds, passed=0):
         """Answers otherwise for so long, from the request after the first `passed` ones on. `answer` None: the connection
@@ -63,9 +65,12 @@ class Trouble:
         count, seconds = len(self.origin.asked(names[0])), begun[-1] - begun[0]
         demand(seconds >= OUTAGE and 1 < count <= 3 * OUTAGE, f"asked {count} times in {seconds} s")
 
-    def play(self, *arguments, sink=PACED, **how):
+    def play(self, *arguments, sink=PACED, comes_to_play=True):
+        """`comes_to_play`: the last segments wait for that, if they have no trouble of their own."""
         kind = [self.type] if self.type else []
-        return play("--yes", *arguments, f"{self.origin.url}/{self.manifest}", *kind, sink=sink, **how)
+        last = [name for name in self.last if comes_to_play and self.origin.files.get(name) is self.files[name]]
+        during = agent_scenes.held_until_playing(self.origin.files, *last)
+        return play("--yes", *arguments, f"{self.origin.url}/{self.manifest}", *kind, sink=sink, during=during)
 
     def url(self, name):
         """As events have it."""
@@ -82,6 +87,7 @@ class Presentation(Trouble):
 
     manifest = "master.m3u8"
     segments = ["v_3.ts"]
+    last = "v_4.ts", "a_5.ts"
 
     def __enter__(self):
         from reference_server import ReferenceServer
@@ -115,6 +121,7 @@ class Served(Trouble):
         self.segments = [f"QualityLevels(200000)/Fragments(video={time}0000000)" for time in (2, 3)] \
             if kind == "smooth" else ["v_3.m4s", "v_4.m4s"]
         self.sounds = ["QualityLevels(64000)/Fragments(audio=29866667)"] if kind == "smooth" else ["a_3.m4s", "a_4.m4s"]
+        self.last = (self.segments[1], "QualityLevels(64000)/Fragments(audio=39893333)") if kind == "smooth" else agent_scenes.LAST
 
     def __enter__(self):
         self.world = World(name=self.name).__enter__()
@@ -374,7 +381,7 @@ def playlist_missing():
     """The same of a playlist, which Latchkey fetches."""
     with Presentation() as hls:
         hls.trouble("v.m3u8", hls_origin.Answer(404), 1e6, passed=1)
-        run = hls.play().demand(1).states("failed")
+        run = hls.play(comes_to_play=False).demand(1).states("failed")
         told = events(run, "server error")
         demand(told and set(told) == {f"server error: 404 {hls.origin.url}/v.m3u8"}, f"events: {run.values('event')}")
 

@@ -181,22 +181,31 @@ def files():
             demand(fetched == {f"/media/{file}"}, f"fetched were {fetched}")
 
 
-def clear():
-    """HLS and Smooth Streaming without protection: they play, and nothing is asked of the license service."""
-    import clear_requests
-
+def held_until_playing(files, *names):
+    """Has these last segments wait until it plays: GStreamer calls what is all fetched before the first pad broken, also if that is
+    the sound alone. The `during` of `play`."""
     begun = threading.Event()
+
+    def held(content):
+        return lambda _request: content if begun.wait(20) else None
+
+    for name in names:
+        files[name] = held(files[name])
 
     def during(line):
         if line == "state: playing":
             begun.set()
 
+    return during
+
+
+def clear():
+    """HLS and Smooth Streaming without protection: they play, and nothing is asked of the license service."""
+    import clear_requests
+
     with World(name=DASH) as world:
         films = clear_requests.fragmented(), clear_requests.smooth()
-        # GStreamer calls HLS that is all fetched before the first picture broken.
-        last = f"{clear_requests.COUNT - 1}.m4s"
-        content = films[0].files[last]
-        films[0].files[last] = lambda _request: content if begun.wait(20) else None
+        during = held_until_playing(films[0].files, f"{clear_requests.COUNT - 1}.m4s")
         for film, type_ in zip(films, ("hls", "smooth")):
             with hls_origin.Origin(film.files) as origin:
                 run = play(f"{origin.url}/{film.manifest}", type_, during=during)
@@ -472,6 +481,10 @@ def invalid_content():
         play("ftp://127.0.0.1/stream.mpd").demand(3, "error: invalid URL")
 
 
+# The last segments of the DASH presentation.
+LAST = "v_4.m4s", "a_4.m4s"
+
+
 def protected(change):
     """The DASH presentation from an origin; `change` may give another answer for a path."""
     files = {**manifests.protected_files()}
@@ -483,9 +496,10 @@ def protected(change):
 def server_error():
     """The status of what the demuxer fetched, with its URL, each time, and in the log; the demuxer gives up."""
     answer = hls_origin.Answer(404)
-    with World(name=DASH) as world, hls_origin.Origin(
-            protected(lambda name: answer if name == "v_3.m4s" else None)) as origin:
-        run = play("--yes", "--log", f"{origin.url}/stream.mpd", sink=PACED).demand(1).states("failed")
+    files = protected(lambda name: answer if name == "v_3.m4s" else None)
+    during = held_until_playing(files, *LAST)
+    with World(name=DASH) as world, hls_origin.Origin(files) as origin:
+        run = play("--yes", "--log", f"{origin.url}/stream.mpd", sink=PACED, during=during).demand(1).states("failed")
         told = events(run, "server error")
         demand(told and set(told) == {f"server error: 404 {origin.url}/v_3.m4s"}, f"events: {run.values('event')}")
         asked = len(origin.asked("v_3.m4s"))
@@ -504,8 +518,9 @@ def wrong_type():
         files = protected(lambda name: None)
         for name, type_ in types.items():
             files[name] = hls_origin.Answer(200, files[name], Content_Type=type_)
+        during = held_until_playing(files, *LAST)
         with hls_origin.Origin(files) as mislabeled:
-            run = play("--yes", "--log", f"{mislabeled.url}/stream.mpd").demand(0).states("ended")
+            run = play("--yes", "--log", f"{mislabeled.url}/stream.mpd", during=during).demand(0).states("ended")
             demand(not events(run, "invalid content"), f"events: {run.values('event')}")
             told = {line for line in run.values("log") if "has the type" in line}
             demand(told == {f"info: {mislabeled.url}/{name} has the type {type_}, and is read as media"
@@ -517,9 +532,10 @@ def page_in_playback():
     """Where GStreamer's demuxer fetches segments, a web page in the place of one is told by name, once, and playback goes
     on behind it."""
     page = hls_origin.Answer(200, portal_page(), Content_Type="text/html")
-    with World(name=DASH), hls_origin.Origin(protected(
-            lambda name: page if name == "v_2.m4s" else None)) as origin:
-        run = play("--yes", "--outage", "0", f"{origin.url}/stream.mpd", sink=PACED).demand(0)
+    files = protected(lambda name: page if name == "v_2.m4s" else None)
+    during = held_until_playing(files, *LAST)
+    with World(name=DASH), hls_origin.Origin(files) as origin:
+        run = play("--yes", "--outage", "0", f"{origin.url}/stream.mpd", sink=PACED, during=during).demand(0)
         run.states("ended")
         told = events(run, "invalid content")
         demand(len(told) == 1, f"events: {run.values('event')}")
@@ -532,8 +548,10 @@ def json_in_playback():
     files = protected(lambda name: answer if name == "v_2.m4s" else None)
     # Playback does not end before the agent has looked.
     files["v_4.m4s"] = hls_origin.Paced(files["v_4.m4s"], 1 << 24, 1)
+    during = held_until_playing(files, *LAST)
     with World(name=DASH), hls_origin.Origin(files) as origin:
-        told = events(play("--yes", "--outage", "0", f"{origin.url}/stream.mpd").demand(0), "invalid content")
+        run = play("--yes", "--outage", "0", f"{origin.url}/stream.mpd", during=during).demand(0)
+        told = events(run, "invalid content")
         demand(len(told) == 1 and f"{origin.url}/v_2.m4s" in told[0] and "JSON" in told[0], f"events: {told}")
 
 
