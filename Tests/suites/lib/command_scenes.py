@@ -586,7 +586,8 @@ def sessions():
 
     os.environ["LATCHKEY_CONFIG"] = os.path.join(os.environ.get("TMPDIR", "/tmp"), f"session-{os.getpid()}.conf")
     try:
-        with Scene() as scene:
+        # So long that it plays until it is killed.
+        with Scene(count=60) as scene:
             demand(latchkey("session", "list", "--json").demand(0).json == [], "sessions before the first")
             latchkey("session", "check").demand(0, "setup: ", "teardown: ")
             demand(scene.metric("sessions_active") == 0, "the trial is counted")
@@ -660,7 +661,7 @@ def heartbeat_error():
     os.environ["LATCHKEY_CONFIG"] = os.path.join(os.environ.get("TMPDIR", "/tmp"), f"heartbeat-{os.getpid()}.conf")
     paced = ("--video-sink", "fakesink sync=true", "--audio-sink", "fakesink sync=true")
     try:
-        with Scene(count=8) as scene:
+        with Scene() as scene:
             player = children.Process(
                 ["latchkey", "play", "--yes", "--json", *paced, f"{scene.server.url}/media/stream.mpd"],
                 stdout=subprocess.PIPE, text=True)
@@ -873,9 +874,11 @@ def cached_in_use():
         film, cache = url(world, "stream.mpd"), ("--cache", os.path.join(folder.path, "cache"))
         for name in (film, film + "?later"):
             latchkey("cache", "add", *cache, "--license", name).demand(0, "complete: ")
-        paced = ("--video-sink", "fakesink sync=true", "--audio-sink", "fakesink sync=true")
+        # Its four seconds begin after half a minute: it plays until it is killed.
+        late = "fakesink sync=true ts-offset=30000000000"
         player = subprocess.Popen(
-            ["latchkey", "play", "--yes", *cache, *paced, film], stdout=subprocess.PIPE, text=True)
+            ["latchkey", "play", "--yes", *cache, "--video-sink", late, "--audio-sink", late, film], stdout=subprocess.PIPE,
+            text=True)
         try:
             while "playing" not in player.stdout.readline():
                 demand(player.poll() is None, "the player ended")
