@@ -357,6 +357,7 @@ def sleep():
             film.origin.rate = None
             logind.tell(False)
             going.ends()
+            logind.wait(lambda it: len(it.asked) >= 2)
             demand(len(logind.asked) == 2, f"inhibitors were asked for: {logind.asked}")
         demand(film.origin.paths(), "it did not go on")
 
