@@ -18,7 +18,7 @@ import time
 import children
 import corpus
 from agent_scenes import PACED, PIFF, Run, events, play, preloaded_clock
-from bounds import PATIENCE
+from bounds import PATIENCE, Processors
 from logind import NONSENSE, Logind
 from offline_media import Origin, long_piff
 from playready_world import World, demand
@@ -157,8 +157,8 @@ def kills():
 
 
 def slow_kills(rate=200_000, arrives=600_000):
-    """At 200 kB/s, all that came before a kill or Ctrl-C is on disk, but for a block or two: 64 KiB each. Also at other speeds;
-    `arrives`: so many bytes each time."""
+    """At 200 kB/s, all that came before a kill or Ctrl-C is on disk, but for a block or two: 64 KiB each, and what was sent while
+    the process waited for a processor in the last second. Also at other speeds; `arrives`: so many bytes each time."""
     block = 65536
     whole = piff(4, 400_000)
     with children.Folder() as folder, Origin({"/film.ismv": whole}) as origin:
@@ -169,19 +169,22 @@ def slow_kills(rate=200_000, arrives=600_000):
         for program, end in ((programs[0], signal.SIGKILL), (programs[1], signal.SIGINT), (programs[1], signal.SIGKILL)):
             origin.forget()
             process = subprocess.Popen(program, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            processors = Processors(process.pid).__enter__()
             try:
                 limit = time.monotonic() + 10 * arrives / rate
                 while origin.sent < arrives and time.monotonic() < limit:
                     time.sleep(0.01)
-                sent = origin.sent
+                sent, moment = origin.sent, time.monotonic()
+                late = int(rate * max(0.0, 1 - processors.ran(moment - 1, moment)))
                 process.send_signal(end)
                 status = process.wait(30)
             finally:
+                processors.__exit__()
                 process.kill()
             now = claimed(cache, whole)
             demand(status == (130 if end == signal.SIGINT else -end), f"status {status}")
             demand(sent >= arrives, f"only {sent} bytes were sent")
-            demand(now - before >= sent - 3 * block, f"{now - before} of {sent} bytes were kept")
+            demand(now - before >= sent - 3 * block - late, f"{now - before} of {sent} bytes were kept, {late} of them may be late")
             before = now
         origin.rate = None
         download(cache, url).demand(0, "complete")
