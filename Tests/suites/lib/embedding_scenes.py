@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MPL-2.0
 """The checks of 38-embedding, one function each, for examples/player.c and examples/player.py."""
 
+import functools
 import os
 import queue
 import re
@@ -121,14 +122,12 @@ def exits(language):
     exit_scenes.in_calls(language, 50, 15)
 
 
-def exits_in_playback(language):
-    for system in exit_scenes.PLAYED:
-        exit_scenes.in_playback(system, language, 20, 16)
+def exits_in_playback(system, language):
+    exit_scenes.in_playback(system, language, 20, 16)
 
 
-def exits_after_null(language):
-    for system in exit_scenes.PLAYED:
-        exit_scenes.after_null(system, language, 20, 17)
+def exits_after_null(system, language):
+    exit_scenes.after_null(system, language, 20, 17)
 
 
 def exits_in_a_load(_language):
@@ -494,12 +493,13 @@ def exit_after_fork(_language):
 
 ALL = {
     "session-lost": session_lost, "dash": dash, "hls": hls, "mp4": mp4, "smooth": smooth, "piff": piff,
-    "refused": refused, "exits": exits, "exits-in-playback": exits_in_playback,
+    "refused": refused, "exits": exits,
+    **{f"exits-in-playback/{system}": functools.partial(exits_in_playback, system) for system in exit_scenes.PLAYED},
 }
 # For C alone.
 C = {"exits-in-a-load": exits_in_a_load, "exits-with-a-destructor": exits_with_a_destructor}
 # They take long, and run with --everywhere.
-LONG = {"exits-after-null": exits_after_null}
+LONG = {f"exits-after-null/{system}": functools.partial(exits_after_null, system) for system in exit_scenes.PLAYED}
 # Of the module for Python alone.
 MODULE = {"delegate": delegate, "released": released, "teardown-error": teardown_error, "cached": cached, "licenses": licenses,
           "key-needs": key_needs, "sessions": sessions, "reset": reset, "first-calls": first_calls,
