@@ -193,7 +193,8 @@ def held_until_playing(files, *names):
         files[name] = held(files[name])
 
     def during(line):
-        if line == "state: playing":
+        # In JSON, too.
+        if line == "state: playing" or line.startswith("{") and '"playing"' in line:
             begun.set()
 
     return during

@@ -532,8 +532,8 @@ def error_of(run, status):
 
 
 def demand_error(wanted, status, *arguments):
-    found = error_of(latchkey("play", "--json", *SINKS, *arguments), status)
-    demand(found == wanted, f"{arguments}: {found}, not {wanted}")
+    run = latchkey("play", "--json", *SINKS, *arguments)
+    demand(error_of(run, status) == wanted, f"{arguments}: {run.output.splitlines()[-1:]}, not {wanted}")
 
 
 def play_errors():
@@ -564,8 +564,12 @@ def play_errors_later():
             "wrong.conf", f"[latchkey]\nkeys-file={world.folder.write('wrong.txt', lines)}\n")
         demand_error(("playback should be aborted", None), 1, "--yes", url(world, "media.mp4"))
     missing = agent_scenes.protected(lambda name: hls_origin.Answer(404) if name == "v_3.m4s" else None)
+    during = agent_scenes.held_until_playing(missing, *agent_scenes.LAST)
     with World(name=DASH), hls_origin.Origin(missing) as origin:
-        demand_error(("server error", 404), 1, "--yes", f"{origin.url}/stream.mpd")
+        run = agent_scenes.play(
+            "--json", "--yes", f"{origin.url}/stream.mpd", program=("latchkey", "play"), during=during)
+        run = Run(run.status, "\n".join(run.lines), run.errors)
+        demand(error_of(run, 1) == ("server error", 404), f"it says {run.output.splitlines()[-1:]}")
 
 
 def play_on_terminal():
