@@ -121,7 +121,7 @@ class Served(Trouble):
         self.segments = [f"QualityLevels(200000)/Fragments(video={time}0000000)" for time in (2, 3)] \
             if kind == "smooth" else ["v_3.m4s", "v_4.m4s"]
         self.sounds = ["QualityLevels(64000)/Fragments(audio=29866667)"] if kind == "smooth" else ["a_3.m4s", "a_4.m4s"]
-        self.last = (self.segments[1], "QualityLevels(64000)/Fragments(audio=39893333)") if kind == "smooth" else agent_scenes.LAST
+        self.last = agent_scenes.SMOOTH_LAST if kind == "smooth" else agent_scenes.LAST
 
     def __enter__(self):
         self.world = World(name=self.name).__enter__()

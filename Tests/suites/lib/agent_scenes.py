@@ -181,6 +181,11 @@ def files():
             demand(fetched == {f"/media/{file}"}, f"fetched were {fetched}")
 
 
+# The last segments of the DASH presentation, and fragments at the end of the one of Smooth Streaming.
+LAST = "v_4.m4s", "a_4.m4s"
+SMOOTH_LAST = "QualityLevels(200000)/Fragments(video=30000000)", "QualityLevels(64000)/Fragments(audio=39893333)"
+
+
 def held_until_playing(files, *names):
     """Has these last segments wait until it plays: GStreamer calls what is all fetched before the first pad broken, also if that is
     the sound alone. The `during` of `play`."""
@@ -205,9 +210,10 @@ def clear():
     import clear_requests
 
     with World(name=DASH) as world:
-        films = clear_requests.fragmented(), clear_requests.smooth()
-        during = held_until_playing(films[0].files, f"{clear_requests.COUNT - 1}.m4s")
-        for film, type_ in zip(films, ("hls", "smooth")):
+        for film, type_, last in (
+                (clear_requests.fragmented(), "hls", (f"{clear_requests.COUNT - 1}.m4s",)),
+                (clear_requests.smooth(), "smooth", SMOOTH_LAST)):
+            during = held_until_playing(film.files, *last)
             with hls_origin.Origin(film.files) as origin:
                 run = play(f"{origin.url}/{film.manifest}", type_, during=during)
             run.demand(0, "protected: no", "rights: valid").states("playing", "ended")
@@ -480,10 +486,6 @@ def invalid_content():
         play(f"{origin.url}/nothing.mpd").demand(3, "error: server error", "404")
         play("http://127.0.0.1:9/stream.mpd").demand(3, "error: unreachable")
         play("ftp://127.0.0.1/stream.mpd").demand(3, "error: invalid URL")
-
-
-# The last segments of the DASH presentation.
-LAST = "v_4.m4s", "a_4.m4s"
 
 
 def protected(change):
