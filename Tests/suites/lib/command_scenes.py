@@ -335,9 +335,13 @@ def play_audio():
         demand(error["event"] == "error" and name in error["text"], f"{error}")
 
 
+# Of two segments, GStreamer's demuxer now and then fetches all before its first pad.
+SECONDS = 6
+
+
 def play_audio_of(kind):
     """The second of two tracks of DASH, HLS or a file by the name that `inspect` shows, and a name that there is not."""
-    with audio_media.Film(kind) as film:
+    with audio_media.Film(kind, SECONDS) as film:
         names = ", ".join(film.names)
         latchkey("inspect", film.url).demand(0, f"Audio names:  {names}")
         latchkey("play", "--audio", "nonsense", film.url).demand(1, f"choose one of: {names}")
@@ -369,7 +373,7 @@ def cached_audio():
 def cached_audio_tracks():
     """The second of two tracks of DASH and HLS is downloaded, the first is not, and the second is what plays."""
     for kind in ("dash", "hls"):
-        with audio_media.Film(kind) as film, children.Folder() as folder:
+        with audio_media.Film(kind, SECONDS) as film, children.Folder() as folder:
             cache = ("--cache", os.path.join(folder.path, "cache"))
             latchkey("cache", "add", *cache, "--audio", film.names[1], film.url).demand(0, "complete: ")
             demand(film.fetched(1) and not film.fetched(0), f"{kind}: {film.fetched(0)}, {film.fetched(1)}")
@@ -700,7 +704,8 @@ def teardown_error():
     os.environ["LATCHKEY_CONFIG"] = os.path.join(os.environ.get("TMPDIR", "/tmp"), f"teardown-{os.getpid()}.conf")
     refusal = {"errorCode": "4001", "message": "closed for tonight", "conflicts": []}
     try:
-        with Scene(count=2) as scene, Recorder(scene.server.url, {"DELETE": (403, refusal)}) as proxy:
+        # Of two segments, GStreamer's demuxer now and then fetches all before its first pad.
+        with Scene(count=6) as scene, Recorder(scene.server.url, {"DELETE": (403, refusal)}) as proxy:
             scene.configure(url=proxy.url)
             run = latchkey("play", "--yes", "--json", *SINKS, f"{scene.server.url}/media/stream.mpd").demand(0)
             events = [json.loads(line) for line in run.output.splitlines()]
