@@ -60,7 +60,7 @@ class Trouble:
         for name in names:
             self.origin.files[name] = held(self.files[name])
         run = self.play("--log").demand(0).states("playing", "ended")
-        demand(not events(run, "server error") and not events(run, "invalid content"), f"events: {run.values('event')}")
+        demand(not events(run, "server error") and not events(run, "invalid content"), run.told)
         demand(any("Playback waits" in line for line in run.values("log")), "the log does not say that it waits")
         count, seconds = len(self.origin.asked(names[0])), begun[-1] - begun[0]
         demand(seconds >= OUTAGE and 1 < count <= 3 * OUTAGE, f"asked {count} times in {seconds} s")
@@ -183,7 +183,7 @@ def film_outage(name, file, type_, seconds=0.8, silent=None):
             film.breaks(seconds, silent)
             run = film.play("--log", sink=FREE).demand(0).states("playing", "ended")
             film.demand_rest()
-            demand(not events(run, "server error") and not events(run, "invalid content"), f"{run.values('event')}")
+            demand(not events(run, "server error") and not events(run, "invalid content"), run.told)
             waits = any("Playback waits" in line for line in run.values("log"))
             demand(waits == (silent != "resumes"), f"the log says that it waits: {waits}")
 
@@ -262,7 +262,7 @@ def film_unavailable():
         film.origin.files[film.manifest] = content
         run = film.play().demand(0).states("playing", "ended")
         told = events(run, "server error")
-        demand(told and set(told) == {f"server error: 503 {film.origin.url}/video.mp4"}, f"{run.values('event')}")
+        demand(told and set(told) == {f"server error: 503 {film.origin.url}/video.mp4"}, run.told)
 
 
 def film_foreign():
@@ -291,7 +291,7 @@ def film_missing():
         film.files[film.manifest] = lambda request: good if request.headers.get("Range") not in (None, "bytes=0-") else 404
         run = film.play().demand(1)
         demand(time.monotonic() - begun < min(30 * PATIENCE, 90), "it waited")
-        demand(events(run, "server error"), f"{run.values('event')}")
+        demand(events(run, "server error"), run.told)
 
 
 def portal_segment():
@@ -311,7 +311,7 @@ def portal_segment():
 def demand_told(run, url, what):
     """`what` came in the place of content: an event, once, and a line of the log."""
     told = events(run, "invalid content")
-    demand(len(told) == 1 and url in told[0], f"events: {run.values('event')}")
+    demand(len(told) == 1 and url in told[0], run.told)
     lines = [line for line in run.values("log") if f"{what} came" in line]
     demand(len(lines) == 1 and url in lines[0], f"logged: {lines}")
 
@@ -337,7 +337,7 @@ def portal_playlist():
         hls.trouble("a.m3u8", PORTAL, 3, passed=1)
         run = hls.play().demand(0).states("playing", "ended")
         told = events(run, "invalid content")
-        demand(len(told) == 1 and f"{hls.origin.url}/a.m3u8" in told[0], f"events: {run.values('event')}")
+        demand(len(told) == 1 and f"{hls.origin.url}/a.m3u8" in told[0], run.told)
 
 
 def portal_for_good():
@@ -371,7 +371,7 @@ def segment_missing():
         hls.trouble("v_3.ts", hls_origin.Answer(404), 1e6)
         run = hls.play().demand(1).states("failed")
         told = events(run, "server error")
-        demand(told and set(told) == {f"server error: 404 {hls.origin.url}/v_3.ts"}, f"events: {run.values('event')}")
+        demand(told and set(told) == {f"server error: 404 {hls.origin.url}/v_3.ts"}, run.told)
         asked = len(hls.origin.asked("v_3.ts"))
         # The last may come as the demuxer gives up.
         demand(asked - 1 <= len(told) <= asked, f"{len(told)} events of {asked} answers")
@@ -383,7 +383,7 @@ def playlist_missing():
         hls.trouble("v.m3u8", hls_origin.Answer(404), 1e6, passed=1)
         run = hls.play(comes_to_play=False).demand(1).states("failed")
         told = events(run, "server error")
-        demand(told and set(told) == {f"server error: 404 {hls.origin.url}/v.m3u8"}, f"events: {run.values('event')}")
+        demand(told and set(told) == {f"server error: 404 {hls.origin.url}/v.m3u8"}, run.told)
 
 
 def slow_network():
@@ -393,7 +393,7 @@ def slow_network():
         for name, data in hls.files.items():
             hls.origin.files[name] = hls_origin.Paced(data, 250_000, 0.3)
         run = hls.play("--log").demand(0).states("playing", "ended")
-        demand(not run.values("event"), f"events: {run.values('event')}")
+        demand(not run.values("event"), run.told)
         line = re.escape(hls.url("v_3.ts")) + r": HTTP 200 in (\d+) ms, (\d+) bytes, (\d+) kbit/s$"
         found = [[int(number) for number in match.groups()] for match in (re.search(line, text) for text in run.values("log"))
                  if match]
@@ -413,7 +413,7 @@ def wrong_type_hls():
             if name != "master.m3u8":
                 hls.origin.files[name] = hls_origin.Answer(200, data, Content_Type="text/html")
         run = hls.play("--log").demand(0).states("playing", "ended")
-        demand(not events(run, "invalid content"), f"events: {run.values('event')}")
+        demand(not events(run, "invalid content"), run.told)
         demand(any(f"{hls.url('v_3.ts')} has the type" in line for line in run.values("log")), "the log does not name it")
 
 
@@ -440,7 +440,7 @@ def served_portal(served):
     served.trouble(name, PORTAL, 3)
     run = served.play().demand(0).states("playing", "ended")
     told = events(run, "invalid content")
-    demand(len(told) == 1 and served.url(name) in told[0], f"events: {run.values('event')}")
+    demand(len(told) == 1 and served.url(name) in told[0], run.told)
     count, seconds = served.asked(name)
     demand(3 <= count <= 6 and seconds >= 3, f"asked {count} times in {seconds} s")
 
@@ -471,7 +471,7 @@ def served_missing(served):
     served.trouble(name, hls_origin.Answer(404), 1e6)
     run = served.play().demand(1).states("failed")
     told = events(run, "server error")
-    demand(told and set(told) == {f"server error: 404 {served.url(name)}"}, f"events: {run.values('event')}")
+    demand(told and set(told) == {f"server error: 404 {served.url(name)}"}, run.told)
 
 
 def served_slowly(served):
@@ -479,7 +479,7 @@ def served_slowly(served):
     for name, data in served.files.items():
         served.origin.files[name] = hls_origin.Paced(data, 250_000, 0.3)
     run = served.play().demand(0).states("playing", "ended")
-    demand(not run.values("event"), f"events: {run.values('event')}")
+    demand(not run.values("event"), run.told)
 
 
 def served_direct(served):
@@ -501,7 +501,7 @@ def chunked(place):
         left = [hls_origin.Chunked(good, broken=len(good) // 2)]
         presentation.origin.files[name] = lambda _request: left.pop() if left else hls_origin.Chunked(good)
         run = presentation.play().demand(0).states("playing", "ended")
-        demand(not run.values("event"), f"events: {run.values('event')}")
+        demand(not run.values("event"), run.told)
         demand(len(presentation.origin.asked(name)) == 2, f"asked {len(presentation.origin.asked(name))} times")
 
 

@@ -43,11 +43,19 @@ class Run:
         """What stands behind `name: `, in order."""
         return [line[len(name) + 2:] for line in self.lines if line.startswith(name + ": ")]
 
+    @property
+    def end(self):
+        """What GStreamer said of the end, if it said something."""
+        return "".join(f" | {line}" for line in self.lines if line.startswith(("log: error:", "message: error:")))[-600:]
+
+    @property
+    def told(self):
+        """The events, for what is said of others than those that have to be."""
+        return f"events: {self.values('event')}{self.end}"
+
     def demand(self, status, *wanted):
         said = " | ".join(line for line in self.lines if not line.startswith(("log:", "message:")))[-1500:]
-        # What GStreamer said of the end, if it said something.
-        said += "".join(f" | {line}" for line in self.lines if line.startswith(("log: error:", "message: error:")))[-600:]
-        said += f" | {' '.join(self.errors.split())[-600:]}"
+        said += f"{self.end} | {' '.join(self.errors.split())[-600:]}"
         demand(self.status == status, f"status {self.status}, not {status}: {said}")
         for text in wanted:
             demand(any(text in line for line in self.lines), f"nothing says “{text}”: {said}")
@@ -56,7 +64,7 @@ class Run:
     def states(self, *wanted):
         """The states, in this order, with others between them."""
         left = iter(self.values("state"))
-        demand(all(state in left for state in wanted), f"states {self.values('state')}, not {wanted}")
+        demand(all(state in left for state in wanted), f"states {self.values('state')}, not {wanted}{self.end}")
         return self
 
 
@@ -238,7 +246,7 @@ def wrong_keys(name, file, type_, reason):
         run = play("--yes", url(world, file), type_).demand(1)
         told = events(run, "playback should be aborted")
         named = told and any(kid in told[0].replace("-", "").lower() for kid in world.case.keys)
-        demand(named and "a wrong one" in told[0], f"{run.values('event')}")
+        demand(named and "a wrong one" in told[0], run.told)
         demand(any(reason in text for text in told), f"nothing says “{reason}”: {told}")
         run = play("--yes", "--type", type_, url(world, file), program=("latchkey", "play"))
         demand(run.status == 1, f"latchkey play ends with {run.status}: {run.lines[-5:]}")
@@ -266,7 +274,7 @@ def wrong_key_in_decoder():
     with World(name="shaka-cbcs-av1-mp4") as world:
         configure_wrong_keys(world, {kid: "5a" * 16 for kid in world.case.keys})
         run = play("--yes", url(world, "video.mp4"), "mp4").demand(1)
-        demand(events(run, "playback should be aborted"), f"{run.values('event')}")
+        demand(events(run, "playback should be aborted"), run.told)
 
 
 def wrong_key_of_hls():
@@ -363,7 +371,7 @@ def held():
 
     with World(name=DASH) as world:
         run = play("--no", "--hold", "2", url(world, "stream.mpd"), during=during).demand(1, "rights: none")
-        demand(len(events(run, "rights not available")) == 1, f"events: {run.values('event')}")
+        demand(len(events(run, "rights not available")) == 1, run.told)
         run.states("waitingForLicense", "failed")
         demand(times[-1] - times[0] >= 2, f"it ends {times[-1] - times[0]} s after the look at the rights")
         demand(world.asked() == 0, "a license was acquired")
@@ -376,7 +384,7 @@ def refused_once(name, file, how):
         what = (url(world, file), "smooth" if name == SMOOTH else "dash")
         run = play("--automatic", "--no", *what).demand(1).states("failed")
         told = events(run, "rights not available")
-        demand(len(told) == 1, f"events: {run.values('event')}")
+        demand(len(told) == 1, run.told)
         asked = playready_scenes.requests(world)
         demand(asked == 1, f"{asked} requests")
         # The person asks once more: that is one request more.
@@ -504,7 +512,7 @@ def server_error():
     with World(name=DASH) as world, hls_origin.Origin(files) as origin:
         run = play("--yes", "--log", f"{origin.url}/stream.mpd", sink=PACED, during=during).demand(1).states("failed")
         told = events(run, "server error")
-        demand(told and set(told) == {f"server error: 404 {origin.url}/v_3.m4s"}, f"events: {run.values('event')}")
+        demand(told and set(told) == {f"server error: 404 {origin.url}/v_3.m4s"}, run.told)
         asked = len(origin.asked("v_3.m4s"))
         # The last may come as the demuxer gives up.
         demand(asked - 1 <= len(told) <= asked, f"{len(told)} events of {asked} answers")
@@ -524,7 +532,7 @@ def wrong_type():
         during = held_until_playing(files, *LAST)
         with hls_origin.Origin(files) as mislabeled:
             run = play("--yes", "--log", f"{mislabeled.url}/stream.mpd", during=during).demand(0).states("ended")
-            demand(not events(run, "invalid content"), f"events: {run.values('event')}")
+            demand(not events(run, "invalid content"), run.told)
             told = {line for line in run.values("log") if "has the type" in line}
             demand(told == {f"info: {mislabeled.url}/{name} has the type {type_}, and is read as media"
                             for name, type_ in types.items()}, f"log: {told}")
@@ -541,7 +549,7 @@ def page_in_playback():
         run = play("--yes", "--outage", "0", f"{origin.url}/stream.mpd", sink=PACED, during=during).demand(0)
         run.states("ended")
         told = events(run, "invalid content")
-        demand(len(told) == 1, f"events: {run.values('event')}")
+        demand(len(told) == 1, run.told)
         demand(f"{origin.url}/v_2.m4s" in told[0], f"events: {told}")
 
 
@@ -572,7 +580,7 @@ def session_limit():
             f"records={world.folder.path}/records\n[session-parameters]\naccount=anna\n")
         run = play("--automatic", "--no", url(world, "stream.mpd"))
         run.demand(1)
-        demand(events(run, "session setup error"), f"events: {run.values('event')}")
+        demand(events(run, "session setup error"), run.told)
         demand(world.asked() == 0, "a license was acquired without a session")
 
 
@@ -597,7 +605,7 @@ def session_kept():
     for how in ("--automatic", "--yes"):
         with children.Folder() as folder, viewing(folder, 4) as scene:
             run = play(how, f"{scene.server.url}/media/stream.mpd").demand(0).states("playing", "ended")
-            demand(not events(run, "session"), f"events: {run.values('event')}")
+            demand(not events(run, "session"), run.told)
             licenses = scene.requests("/clearkey")
             demand(licenses and all(entry.get("session") for entry in licenses), f"licenses: {licenses}")
             scene.wait("sessions_active", 0, "the session is not ended")
