@@ -30,6 +30,8 @@ class Trouble:
     """What may happen to the `files` of an `origin`."""
 
     type = None
+    # The last segments.
+    last = ()
 
     def trouble(self, name, answer, seconds, passed=0):
         """Answers otherwise for so long, from the request after the first `passed` ones on. `answer` None: the connection
@@ -58,14 +60,17 @@ class Trouble:
         for name in names:
             self.origin.files[name] = held(self.files[name])
         run = self.play("--log").demand(0).states("playing", "ended")
-        demand(not events(run, "server error") and not events(run, "invalid content"), f"events: {run.values('event')}")
+        demand(not events(run, "server error") and not events(run, "invalid content"), run.told)
         demand(any("Playback waits" in line for line in run.values("log")), "the log does not say that it waits")
         count, seconds = len(self.origin.asked(names[0])), begun[-1] - begun[0]
         demand(seconds >= OUTAGE and 1 < count <= 3 * OUTAGE, f"asked {count} times in {seconds} s")
 
-    def play(self, *arguments, sink=PACED, **how):
+    def play(self, *arguments, sink=PACED, comes_to_play=True):
+        """`comes_to_play`: the last segments wait for that, if they have no trouble of their own."""
         kind = [self.type] if self.type else []
-        return play("--yes", *arguments, f"{self.origin.url}/{self.manifest}", *kind, sink=sink, **how)
+        last = [name for name in self.last if comes_to_play and self.origin.files.get(name) is self.files[name]]
+        during = agent_scenes.held_until_playing(self.origin.files, *last)
+        return play("--yes", *arguments, f"{self.origin.url}/{self.manifest}", *kind, sink=sink, during=during)
 
     def url(self, name):
         """As events have it."""
@@ -82,6 +87,7 @@ class Presentation(Trouble):
 
     manifest = "master.m3u8"
     segments = ["v_3.ts"]
+    last = "v_4.ts", "a_5.ts"
 
     def __enter__(self):
         from reference_server import ReferenceServer
@@ -115,6 +121,7 @@ class Served(Trouble):
         self.segments = [f"QualityLevels(200000)/Fragments(video={time}0000000)" for time in (2, 3)] \
             if kind == "smooth" else ["v_3.m4s", "v_4.m4s"]
         self.sounds = ["QualityLevels(64000)/Fragments(audio=29866667)"] if kind == "smooth" else ["a_3.m4s", "a_4.m4s"]
+        self.last = agent_scenes.SMOOTH_LAST if kind == "smooth" else agent_scenes.LAST
 
     def __enter__(self):
         self.world = World(name=self.name).__enter__()
@@ -176,7 +183,7 @@ def film_outage(name, file, type_, seconds=0.8, silent=None):
             film.breaks(seconds, silent)
             run = film.play("--log", sink=FREE).demand(0).states("playing", "ended")
             film.demand_rest()
-            demand(not events(run, "server error") and not events(run, "invalid content"), f"{run.values('event')}")
+            demand(not events(run, "server error") and not events(run, "invalid content"), run.told)
             waits = any("Playback waits" in line for line in run.values("log"))
             demand(waits == (silent != "resumes"), f"the log says that it waits: {waits}")
 
@@ -205,7 +212,8 @@ def first_look_outage(name, file, type_):
                 seen.append(time.monotonic())
                 if len(seen) == 1:
                     return hls_origin.Cut(good, 1000)
-                return None if seen[-1] - seen[0] < 0.8 else good
+                # On a busy machine, all of that time may be over when it is asked for again.
+                return None if len(seen) == 2 or seen[-1] - seen[0] < 0.8 else good
 
             film.files[film.manifest] = content
             run = film.play("--log", sink=FREE).demand(0).states("playing", "ended")
@@ -254,7 +262,7 @@ def film_unavailable():
         film.origin.files[film.manifest] = content
         run = film.play().demand(0).states("playing", "ended")
         told = events(run, "server error")
-        demand(told and set(told) == {f"server error: 503 {film.origin.url}/video.mp4"}, f"{run.values('event')}")
+        demand(told and set(told) == {f"server error: 503 {film.origin.url}/video.mp4"}, run.told)
 
 
 def film_foreign():
@@ -283,7 +291,7 @@ def film_missing():
         film.files[film.manifest] = lambda request: good if request.headers.get("Range") not in (None, "bytes=0-") else 404
         run = film.play().demand(1)
         demand(time.monotonic() - begun < min(30 * PATIENCE, 90), "it waited")
-        demand(events(run, "server error"), f"{run.values('event')}")
+        demand(events(run, "server error"), run.told)
 
 
 def portal_segment():
@@ -303,7 +311,7 @@ def portal_segment():
 def demand_told(run, url, what):
     """`what` came in the place of content: an event, once, and a line of the log."""
     told = events(run, "invalid content")
-    demand(len(told) == 1 and url in told[0], f"events: {run.values('event')}")
+    demand(len(told) == 1 and url in told[0], run.told)
     lines = [line for line in run.values("log") if f"{what} came" in line]
     demand(len(lines) == 1 and url in lines[0], f"logged: {lines}")
 
@@ -329,7 +337,7 @@ def portal_playlist():
         hls.trouble("a.m3u8", PORTAL, 3, passed=1)
         run = hls.play().demand(0).states("playing", "ended")
         told = events(run, "invalid content")
-        demand(len(told) == 1 and f"{hls.origin.url}/a.m3u8" in told[0], f"events: {run.values('event')}")
+        demand(len(told) == 1 and f"{hls.origin.url}/a.m3u8" in told[0], run.told)
 
 
 def portal_for_good():
@@ -363,7 +371,7 @@ def segment_missing():
         hls.trouble("v_3.ts", hls_origin.Answer(404), 1e6)
         run = hls.play().demand(1).states("failed")
         told = events(run, "server error")
-        demand(told and set(told) == {f"server error: 404 {hls.origin.url}/v_3.ts"}, f"events: {run.values('event')}")
+        demand(told and set(told) == {f"server error: 404 {hls.origin.url}/v_3.ts"}, run.told)
         asked = len(hls.origin.asked("v_3.ts"))
         # The last may come as the demuxer gives up.
         demand(asked - 1 <= len(told) <= asked, f"{len(told)} events of {asked} answers")
@@ -373,9 +381,9 @@ def playlist_missing():
     """The same of a playlist, which Latchkey fetches."""
     with Presentation() as hls:
         hls.trouble("v.m3u8", hls_origin.Answer(404), 1e6, passed=1)
-        run = hls.play().demand(1).states("failed")
+        run = hls.play(comes_to_play=False).demand(1).states("failed")
         told = events(run, "server error")
-        demand(told and set(told) == {f"server error: 404 {hls.origin.url}/v.m3u8"}, f"events: {run.values('event')}")
+        demand(told and set(told) == {f"server error: 404 {hls.origin.url}/v.m3u8"}, run.told)
 
 
 def slow_network():
@@ -385,7 +393,7 @@ def slow_network():
         for name, data in hls.files.items():
             hls.origin.files[name] = hls_origin.Paced(data, 250_000, 0.3)
         run = hls.play("--log").demand(0).states("playing", "ended")
-        demand(not run.values("event"), f"events: {run.values('event')}")
+        demand(not run.values("event"), run.told)
         line = re.escape(hls.url("v_3.ts")) + r": HTTP 200 in (\d+) ms, (\d+) bytes, (\d+) kbit/s$"
         found = [[int(number) for number in match.groups()] for match in (re.search(line, text) for text in run.values("log"))
                  if match]
@@ -405,7 +413,7 @@ def wrong_type_hls():
             if name != "master.m3u8":
                 hls.origin.files[name] = hls_origin.Answer(200, data, Content_Type="text/html")
         run = hls.play("--log").demand(0).states("playing", "ended")
-        demand(not events(run, "invalid content"), f"events: {run.values('event')}")
+        demand(not events(run, "invalid content"), run.told)
         demand(any(f"{hls.url('v_3.ts')} has the type" in line for line in run.values("log")), "the log does not name it")
 
 
@@ -432,7 +440,7 @@ def served_portal(served):
     served.trouble(name, PORTAL, 3)
     run = served.play().demand(0).states("playing", "ended")
     told = events(run, "invalid content")
-    demand(len(told) == 1 and served.url(name) in told[0], f"events: {run.values('event')}")
+    demand(len(told) == 1 and served.url(name) in told[0], run.told)
     count, seconds = served.asked(name)
     demand(3 <= count <= 6 and seconds >= 3, f"asked {count} times in {seconds} s")
 
@@ -463,7 +471,7 @@ def served_missing(served):
     served.trouble(name, hls_origin.Answer(404), 1e6)
     run = served.play().demand(1).states("failed")
     told = events(run, "server error")
-    demand(told and set(told) == {f"server error: 404 {served.url(name)}"}, f"events: {run.values('event')}")
+    demand(told and set(told) == {f"server error: 404 {served.url(name)}"}, run.told)
 
 
 def served_slowly(served):
@@ -471,7 +479,7 @@ def served_slowly(served):
     for name, data in served.files.items():
         served.origin.files[name] = hls_origin.Paced(data, 250_000, 0.3)
     run = served.play().demand(0).states("playing", "ended")
-    demand(not run.values("event"), f"events: {run.values('event')}")
+    demand(not run.values("event"), run.told)
 
 
 def served_direct(served):
@@ -493,7 +501,7 @@ def chunked(place):
         left = [hls_origin.Chunked(good, broken=len(good) // 2)]
         presentation.origin.files[name] = lambda _request: left.pop() if left else hls_origin.Chunked(good)
         run = presentation.play().demand(0).states("playing", "ended")
-        demand(not run.values("event"), f"events: {run.values('event')}")
+        demand(not run.values("event"), run.told)
         demand(len(presentation.origin.asked(name)) == 2, f"asked {len(presentation.origin.asked(name))} times")
 
 
@@ -520,8 +528,8 @@ def hdmi_later():
     with World(name=agent_scenes.MP4) as world:
         path = world.only_playready()
         script = world.folder.write("outputs.txt", "0 HDMI-A-1:digital:none\n")
-        # No queue: what is decrypted is shown at once.
-        run = play("--yes", "--hdmi-mode", "allow", "--hdmi-later", "1000:disable", "--pipeline",
+        # No queue: what is decrypted is shown at once. Of four seconds, half are for the start.
+        run = play("--yes", "--hdmi-mode", "allow", "--hdmi-later", "2000:disable", "--pipeline",
                    f"filesrc location={path} ! qtdemux ! latchkeyplayreadydec ! h264parse ! avdec_h264 ! "
                    f"latchkeyguard outputs=script:{script} ! {PACED}", f"file://{path}")
         run.demand(1, "event: playback will be aborted").states("playing", "aborted")

@@ -43,11 +43,19 @@ class Run:
         """What stands behind `name: `, in order."""
         return [line[len(name) + 2:] for line in self.lines if line.startswith(name + ": ")]
 
+    @property
+    def end(self):
+        """What GStreamer said of the end, if it said something."""
+        return "".join(f" | {line}" for line in self.lines if line.startswith(("log: error:", "message: error:")))[-600:]
+
+    @property
+    def told(self):
+        """The events, for what is said of others than those that have to be."""
+        return f"events: {self.values('event')}{self.end}"
+
     def demand(self, status, *wanted):
         said = " | ".join(line for line in self.lines if not line.startswith(("log:", "message:")))[-1500:]
-        # What GStreamer said of the end, if it said something.
-        said += "".join(f" | {line}" for line in self.lines if line.startswith(("log: error:", "message: error:")))[-600:]
-        said += f" | {' '.join(self.errors.split())[-600:]}"
+        said += f"{self.end} | {' '.join(self.errors.split())[-600:]}"
         demand(self.status == status, f"status {self.status}, not {status}: {said}")
         for text in wanted:
             demand(any(text in line for line in self.lines), f"nothing says “{text}”: {said}")
@@ -56,7 +64,7 @@ class Run:
     def states(self, *wanted):
         """The states, in this order, with others between them."""
         left = iter(self.values("state"))
-        demand(all(state in left for state in wanted), f"states {self.values('state')}, not {wanted}")
+        demand(all(state in left for state in wanted), f"states {self.values('state')}, not {wanted}{self.end}")
         return self
 
 
@@ -69,7 +77,13 @@ def play(*arguments, program=("play-protected",), sink=FREE, answers="", begun=N
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace")
     if begun:
         begun(process)
-    timer = threading.Timer(deadline, process.kill)
+    is_late = threading.Event()
+
+    def end():
+        is_late.set()
+        process.kill()
+
+    timer = threading.Timer(deadline, end)
     timer.start()
     reader = children.Reader(process.stderr)
     try:
@@ -89,8 +103,9 @@ def play(*arguments, program=("play-protected",), sink=FREE, answers="", begun=N
         raise reader.failure
     said = reader.read
     # What GLib says stands in front of the stack, and tells a race of stock elements.
+    late = f"no end after {deadline} s, " if is_late.is_set() else ""
     demand(process.returncode >= 0,
-           f"ended by signal {-process.returncode}: {lines[-3:]} {children.stack_of(said) or said[-600:]}")
+           f"{late}ended by signal {-process.returncode}: {lines[-12 if late else -3:]} {children.stack_of(said) or said[-600:]}")
     return Run(process.returncode, lines, said)
 
 
@@ -174,23 +189,39 @@ def files():
             demand(fetched == {f"/media/{file}"}, f"fetched were {fetched}")
 
 
+# The last segments of the DASH presentation, and fragments at the end of the one of Smooth Streaming.
+LAST = "v_4.m4s", "a_4.m4s"
+SMOOTH_LAST = "QualityLevels(200000)/Fragments(video=30000000)", "QualityLevels(64000)/Fragments(audio=39893333)"
+
+
+def held_until_playing(files, *names):
+    """Has these last segments wait until it plays: GStreamer calls what is all fetched before the first pad broken, also if that is
+    the sound alone. The `during` of `play`."""
+    begun = threading.Event()
+
+    def held(content):
+        return lambda _request: content if begun.wait(20) else None
+
+    for name in names:
+        files[name] = held(files[name])
+
+    def during(line):
+        # In JSON, too.
+        if line == "state: playing" or line.startswith("{") and '"playing"' in line:
+            begun.set()
+
+    return during
+
+
 def clear():
     """HLS and Smooth Streaming without protection: they play, and nothing is asked of the license service."""
     import clear_requests
 
-    begun = threading.Event()
-
-    def during(line):
-        if line == "state: playing":
-            begun.set()
-
     with World(name=DASH) as world:
-        films = clear_requests.fragmented(), clear_requests.smooth()
-        # GStreamer calls HLS that is all fetched before the first picture broken.
-        last = f"{clear_requests.COUNT - 1}.m4s"
-        content = films[0].files[last]
-        films[0].files[last] = lambda _request: content if begun.wait(20) else None
-        for film, type_ in zip(films, ("hls", "smooth")):
+        for film, type_, last in (
+                (clear_requests.fragmented(), "hls", (f"{clear_requests.COUNT - 1}.m4s",)),
+                (clear_requests.smooth(), "smooth", SMOOTH_LAST)):
+            during = held_until_playing(film.files, *last)
             with hls_origin.Origin(film.files) as origin:
                 run = play(f"{origin.url}/{film.manifest}", type_, during=during)
             run.demand(0, "protected: no", "rights: valid").states("playing", "ended")
@@ -215,7 +246,7 @@ def wrong_keys(name, file, type_, reason):
         run = play("--yes", url(world, file), type_).demand(1)
         told = events(run, "playback should be aborted")
         named = told and any(kid in told[0].replace("-", "").lower() for kid in world.case.keys)
-        demand(named and "a wrong one" in told[0], f"{run.values('event')}")
+        demand(named and "a wrong one" in told[0], run.told)
         demand(any(reason in text for text in told), f"nothing says “{reason}”: {told}")
         run = play("--yes", "--type", type_, url(world, file), program=("latchkey", "play"))
         demand(run.status == 1, f"latchkey play ends with {run.status}: {run.lines[-5:]}")
@@ -243,7 +274,7 @@ def wrong_key_in_decoder():
     with World(name="shaka-cbcs-av1-mp4") as world:
         configure_wrong_keys(world, {kid: "5a" * 16 for kid in world.case.keys})
         run = play("--yes", url(world, "video.mp4"), "mp4").demand(1)
-        demand(events(run, "playback should be aborted"), f"{run.values('event')}")
+        demand(events(run, "playback should be aborted"), run.told)
 
 
 def wrong_key_of_hls():
@@ -340,7 +371,7 @@ def held():
 
     with World(name=DASH) as world:
         run = play("--no", "--hold", "2", url(world, "stream.mpd"), during=during).demand(1, "rights: none")
-        demand(len(events(run, "rights not available")) == 1, f"events: {run.values('event')}")
+        demand(len(events(run, "rights not available")) == 1, run.told)
         run.states("waitingForLicense", "failed")
         demand(times[-1] - times[0] >= 2, f"it ends {times[-1] - times[0]} s after the look at the rights")
         demand(world.asked() == 0, "a license was acquired")
@@ -353,7 +384,7 @@ def refused_once(name, file, how):
         what = (url(world, file), "smooth" if name == SMOOTH else "dash")
         run = play("--automatic", "--no", *what).demand(1).states("failed")
         told = events(run, "rights not available")
-        demand(len(told) == 1, f"events: {run.values('event')}")
+        demand(len(told) == 1, run.told)
         asked = playready_scenes.requests(world)
         demand(asked == 1, f"{asked} requests")
         # The person asks once more: that is one request more.
@@ -476,11 +507,12 @@ def protected(change):
 def server_error():
     """The status of what the demuxer fetched, with its URL, each time, and in the log; the demuxer gives up."""
     answer = hls_origin.Answer(404)
-    with World(name=DASH) as world, hls_origin.Origin(
-            protected(lambda name: answer if name == "v_3.m4s" else None)) as origin:
-        run = play("--yes", "--log", f"{origin.url}/stream.mpd", sink=PACED).demand(1).states("failed")
+    files = protected(lambda name: answer if name == "v_3.m4s" else None)
+    during = held_until_playing(files, *LAST)
+    with World(name=DASH) as world, hls_origin.Origin(files) as origin:
+        run = play("--yes", "--log", f"{origin.url}/stream.mpd", sink=PACED, during=during).demand(1).states("failed")
         told = events(run, "server error")
-        demand(told and set(told) == {f"server error: 404 {origin.url}/v_3.m4s"}, f"events: {run.values('event')}")
+        demand(told and set(told) == {f"server error: 404 {origin.url}/v_3.m4s"}, run.told)
         asked = len(origin.asked("v_3.m4s"))
         # The last may come as the demuxer gives up.
         demand(asked - 1 <= len(told) <= asked, f"{len(told)} events of {asked} answers")
@@ -497,9 +529,10 @@ def wrong_type():
         files = protected(lambda name: None)
         for name, type_ in types.items():
             files[name] = hls_origin.Answer(200, files[name], Content_Type=type_)
+        during = held_until_playing(files, *LAST)
         with hls_origin.Origin(files) as mislabeled:
-            run = play("--yes", "--log", f"{mislabeled.url}/stream.mpd").demand(0).states("ended")
-            demand(not events(run, "invalid content"), f"events: {run.values('event')}")
+            run = play("--yes", "--log", f"{mislabeled.url}/stream.mpd", during=during).demand(0).states("ended")
+            demand(not events(run, "invalid content"), run.told)
             told = {line for line in run.values("log") if "has the type" in line}
             demand(told == {f"info: {mislabeled.url}/{name} has the type {type_}, and is read as media"
                             for name, type_ in types.items()}, f"log: {told}")
@@ -510,12 +543,13 @@ def page_in_playback():
     """Where GStreamer's demuxer fetches segments, a web page in the place of one is told by name, once, and playback goes
     on behind it."""
     page = hls_origin.Answer(200, portal_page(), Content_Type="text/html")
-    with World(name=DASH), hls_origin.Origin(protected(
-            lambda name: page if name == "v_2.m4s" else None)) as origin:
-        run = play("--yes", "--outage", "0", f"{origin.url}/stream.mpd", sink=PACED).demand(0)
+    files = protected(lambda name: page if name == "v_2.m4s" else None)
+    during = held_until_playing(files, *LAST)
+    with World(name=DASH), hls_origin.Origin(files) as origin:
+        run = play("--yes", "--outage", "0", f"{origin.url}/stream.mpd", sink=PACED, during=during).demand(0)
         run.states("ended")
         told = events(run, "invalid content")
-        demand(len(told) == 1, f"events: {run.values('event')}")
+        demand(len(told) == 1, run.told)
         demand(f"{origin.url}/v_2.m4s" in told[0], f"events: {told}")
 
 
@@ -525,8 +559,10 @@ def json_in_playback():
     files = protected(lambda name: answer if name == "v_2.m4s" else None)
     # Playback does not end before the agent has looked.
     files["v_4.m4s"] = hls_origin.Paced(files["v_4.m4s"], 1 << 24, 1)
+    during = held_until_playing(files, *LAST)
     with World(name=DASH), hls_origin.Origin(files) as origin:
-        told = events(play("--yes", "--outage", "0", f"{origin.url}/stream.mpd").demand(0), "invalid content")
+        run = play("--yes", "--outage", "0", f"{origin.url}/stream.mpd", during=during).demand(0)
+        told = events(run, "invalid content")
         demand(len(told) == 1 and f"{origin.url}/v_2.m4s" in told[0] and "JSON" in told[0], f"events: {told}")
 
 
@@ -544,7 +580,7 @@ def session_limit():
             f"records={world.folder.path}/records\n[session-parameters]\naccount=anna\n")
         run = play("--automatic", "--no", url(world, "stream.mpd"))
         run.demand(1)
-        demand(events(run, "session setup error"), f"events: {run.values('event')}")
+        demand(events(run, "session setup error"), run.told)
         demand(world.asked() == 0, "a license was acquired without a session")
 
 
@@ -556,7 +592,8 @@ def released():
 
 
 def viewing(folder, count, settings="", options=()):
-    """Media of so many seconds at a server that counts sessions. `settings` of the group [session], `options` of the server."""
+    """Media of so many seconds at a server that counts sessions. `settings` of the group [session], `options` of the server. Of two
+    segments, GStreamer's demuxer now and then fetches all before its first pad (children.RACES), of more seldom."""
     import session_scenes
 
     os.environ["LATCHKEY_CONFIG"] = os.path.join(folder.path, "latchkey.conf")
@@ -568,7 +605,7 @@ def session_kept():
     for how in ("--automatic", "--yes"):
         with children.Folder() as folder, viewing(folder, 4) as scene:
             run = play(how, f"{scene.server.url}/media/stream.mpd").demand(0).states("playing", "ended")
-            demand(not events(run, "session"), f"events: {run.values('event')}")
+            demand(not events(run, "session"), run.told)
             licenses = scene.requests("/clearkey")
             demand(licenses and all(entry.get("session") for entry in licenses), f"licenses: {licenses}")
             scene.wait("sessions_active", 0, "the session is not ended")
@@ -608,18 +645,18 @@ def in_background():
         demand(console.process.wait(20) == 0, f"status {console.process.returncode}")
 
 
+# The first heartbeat comes after half a minute, when the media is over: only the end of a session has a fault. Its setup has none.
+WITHOUT_HEARTBEATS = ("--session-interval", "600")
+
+
 def teardown_error():
     """A session that cannot be ended: the event comes when the pipeline is stopped already, from the agent itself. In JSON it
     has the status, and is no error of the playback, which is over."""
     for program in ("play-protected",), ("latchkey", "play", "--json"):
-        with children.Folder() as folder, viewing(folder, 4) as scene:
-            def during(line):
-                if "playing" in line:
-                    scene.server.set_faults({"prefix": "/sessions/", "fault": "status:500"})
-
-            # Paced: the server has to hear of the fault before the playback is over.
+        with children.Folder() as folder, viewing(folder, 4, options=WITHOUT_HEARTBEATS) as scene:
+            scene.server.set_faults({"prefix": "/sessions/", "fault": "status:500"})
             how = "--automatic" if len(program) == 1 else "--yes"
-            run = play(how, f"{scene.server.url}/media/stream.mpd", program=program, during=during, sink=PACED)
+            run = play(how, f"{scene.server.url}/media/stream.mpd", program=program, sink=PACED)
             run.demand(0)
             if "--json" in program:
                 told = [event for event in map(json.loads, run.lines) if event["event"] in ("session-teardown-error", "error")]
@@ -636,11 +673,10 @@ VIEWED = {"dash": ("stream.mpd",), "hls": ("master.m3u8",), "mp4": ("movie.mp4",
 def view(scene, kind, fault):
     """Plays it to the end, from its start on with this fault of the session server. How long the process lasted behind that."""
     ended = []
+    scene.server.set_faults({"prefix": "/sessions/", "fault": fault})
 
     def during(line):
-        if line == "state: playing":
-            scene.server.set_faults({"prefix": "/sessions/", "fault": fault})
-        elif line == "state: ended":
+        if line == "state: ended":
             ended.append(time.monotonic())
 
     name, *options = VIEWED[kind]
@@ -653,15 +689,14 @@ def view(scene, kind, fault):
 def teardown_error_of(kind, status=500):
     """The same with each kind of content, and in a pipeline of the application's. A status of 403 is not asked for again: the
     answer comes while the agent is given up."""
-    # No heartbeat has the fault.
-    with children.Folder() as folder, viewing(folder, 2, options=("--session-interval", "60")) as scene:
+    with children.Folder() as folder, viewing(folder, 4, options=WITHOUT_HEARTBEATS) as scene:
         told, _seconds = view(scene, kind, f"status:{status}")
         demand(len(told) == 1 and f"HTTP {status}" in told[0], f"told: {told}")
 
 
 def teardown_unanswered(kind):
     """The server does not answer: the process waits for two seconds, and the application hears of it. A record is left."""
-    with children.Folder() as folder, viewing(folder, 2) as scene:
+    with children.Folder() as folder, viewing(folder, 4, options=WITHOUT_HEARTBEATS) as scene:
         told, seconds = view(scene, kind, "never")
         demand(len(told) == 1 and "no answer" in told[0], f"told: {told}")
         demand(1.9 < seconds < 2 + PATIENCE, f"the process ended {seconds:.1f} s behind the playback")

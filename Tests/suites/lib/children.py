@@ -92,6 +92,14 @@ class PrintedTooMuch(subprocess.SubprocessError):
         return f"printed more than {MOST_PRINTED >> 20} MiB"
 
 
+class NotFinished(subprocess.TimeoutExpired):
+    """Of text: it says what the process printed last, where the reason may be."""
+
+    def __str__(self):
+        printed = (" ".join((text or "").split())[-600:] for text in (self.output, self.stderr))
+        return " | ".join(filter(None, [super().__str__(), *printed]))
+
+
 class Pipe(io.RawIOBase):
     """What a `Process` prints."""
 
@@ -201,6 +209,14 @@ def completed(arguments, timeout, check=False, **options):
     process = Process(arguments, text=True, **options)
     try:
         output, errors = process.communicate(timeout=timeout)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        try:
+            output, errors = process.communicate(timeout=5)
+        except subprocess.TimeoutExpired:
+            # What it has started keeps its output open.
+            output, errors = None, None
+        raise NotFinished(arguments, timeout, output, errors) from None
     finally:
         process.kill()
     done = subprocess.CompletedProcess(arguments, process.returncode, output, errors)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MPL-2.0
 """The checks of 38-embedding, one function each, for examples/player.c and examples/player.py."""
 
+import functools
 import os
 import queue
 import re
@@ -13,9 +14,12 @@ import children
 import corpus
 import exit_scenes
 from agent_scenes import DASH, MP4, PACED, PIFF, SMOOTH, events, url
+from bounds import PATIENCE
 from playready_world import World, Wrong, demand
 from report import IS_EVERYWHERE
 
+# Seconds until an answer has come.
+LIMIT = 20 * PATIENCE
 PROGRAMS = {
     "c": ("player-example",),
     "python": ("/usr/bin/python3", os.path.join(corpus.REPOSITORY, "examples", "player.py")),
@@ -121,14 +125,12 @@ def exits(language):
     exit_scenes.in_calls(language, 50, 15)
 
 
-def exits_in_playback(language):
-    for system in exit_scenes.PLAYED:
-        exit_scenes.in_playback(system, language, 20, 16)
+def exits_in_playback(system, language):
+    exit_scenes.in_playback(system, language, 20, 16)
 
 
-def exits_after_null(language):
-    for system in exit_scenes.PLAYED:
-        exit_scenes.after_null(system, language, 20, 17)
+def exits_after_null(system, language):
+    exit_scenes.after_null(system, language, 20, 17)
 
 
 def exits_in_a_load(_language):
@@ -154,7 +156,17 @@ class Answers:
         self.queue.put(answer)
 
     def take(self):
-        return self.queue.get(timeout=20)
+        try:
+            return self.queue.get(timeout=LIMIT)
+        except queue.Empty:
+            raise Wrong(f"no answer came in {LIMIT} s") from None
+
+    def until_playing(self):
+        """The events of an agent up to that one."""
+        seen = []
+        while not seen or seen[-1].state != "playing":
+            seen += self.take()
+            demand(seen[-1].state not in ("failed", "aborted", "ended"), f"it does not play: {seen}")
 
 
 def module():
@@ -225,7 +237,7 @@ def delegate(_language):
         count, error = answers.take()
         demand(error is None and count > 0, f"{error} {count}")
         agent.close()
-        demand(latchkey.wait(20), "callbacks are left")
+        demand(latchkey.wait(LIMIT), "callbacks are left")
 
 
 def released(_language):
@@ -248,14 +260,13 @@ def released(_language):
         pipeline = Gst.parse_launch(f"filesrc location={path} ! qtdemux ! latchkeyplayreadydec ! {PACED}")
         agent.attach(pipeline)
         pipeline.set_state(Gst.State.PLAYING)
-        while events_.take()[0].state != "playing":
-            pass
+        events_.until_playing()
         agent.close()
-        message = pipeline.get_bus().timed_pop_filtered(20 * Gst.SECOND, Gst.MessageType.ERROR | Gst.MessageType.EOS)
+        message = pipeline.get_bus().timed_pop_filtered(int(LIMIT * Gst.SECOND), Gst.MessageType.ERROR | Gst.MessageType.EOS)
         demand(message and message.type == Gst.MessageType.ERROR, "playback does not fail")
         demand("the agent was released" in str(message.parse_error()), f"{message.parse_error()}")
         pipeline.set_state(Gst.State.NULL)
-        demand(latchkey.wait(20), "callbacks are left")
+        demand(latchkey.wait(LIMIT), "callbacks are left")
         try:
             agent.content_info(answers)
         except latchkey.Error:
@@ -285,13 +296,12 @@ def teardown_error(_language):
             player.set_property(name, sink)
         agent.attach(player)
         player.set_state(Gst.State.PLAYING)
-        while events_.take()[0].state != "playing":
-            pass
+        events_.until_playing()
         # No answer for as long as it is waited for: the error comes behind the end of the agent.
         scene.server.set_faults({"prefix": "/sessions/", "fault": "never"})
         player.set_state(Gst.State.NULL)
         agent.close()
-        demand(latchkey.wait(20), "callbacks are left")
+        demand(latchkey.wait(LIMIT), "callbacks are left")
         heard = []
         while not events_.queue.empty():
             heard.append(events_.take()[0].type)
@@ -341,7 +351,7 @@ def cached(_language):
             pass
         for item in [content, *found]:
             item.close()
-        demand(module().wait(20), "callbacks are left")
+        demand(module().wait(LIMIT), "callbacks are left")
         for url, kind in ((film.url, "smooth"), ("file:///film.ismv", "piff")):
             try:
                 latchkey_cache.CachedContent(url, kind)
@@ -372,7 +382,7 @@ def key_needs(_language):
             demand(said and all(name == system and ((source is None and text is None) or (source or "") in (text or ""))
                                 for name, text in said), f"{path}, {configuration}: {said}, not {system} of {source}")
             agent.close()
-        demand(latchkey.wait(20), "callbacks are left")
+        demand(latchkey.wait(LIMIT), "callbacks are left")
 
 
 def licenses(_language):
@@ -408,7 +418,7 @@ def licenses(_language):
         demand(not records("licenses").demand(0).lines, "licenses are left")
         records("remove", "12").demand(64)
         agent.close()
-        demand(latchkey.wait(20), "callbacks are left")
+        demand(latchkey.wait(LIMIT), "callbacks are left")
 
 
 def reset(_language):
@@ -434,7 +444,7 @@ def reset(_language):
             told = answers.take()
             demand(told == (count, None), f"{told}, and {count} are to be removed")
         demand(not os.listdir(keys), f"{os.listdir(keys)}")
-        demand(latchkey.wait(20), "callbacks are left")
+        demand(latchkey.wait(LIMIT), "callbacks are left")
 
 
 def sessions(_language):
@@ -472,7 +482,7 @@ def sessions(_language):
         scene.wait("sessions_active", 0, "the session is not ended")
         latchkey_records.viewing_sessions(answers)
         demand(answers.take() == ([], None), "it is still listed")
-        demand(latchkey.wait(20), "callbacks are left")
+        demand(latchkey.wait(LIMIT), "callbacks are left")
 
 
 def records(*arguments):
@@ -494,12 +504,13 @@ def exit_after_fork(_language):
 
 ALL = {
     "session-lost": session_lost, "dash": dash, "hls": hls, "mp4": mp4, "smooth": smooth, "piff": piff,
-    "refused": refused, "exits": exits, "exits-in-playback": exits_in_playback,
+    "refused": refused, "exits": exits,
+    **{f"exits-in-playback/{system}": functools.partial(exits_in_playback, system) for system in exit_scenes.PLAYED},
 }
 # For C alone.
 C = {"exits-in-a-load": exits_in_a_load, "exits-with-a-destructor": exits_with_a_destructor}
 # They take long, and run with --everywhere.
-LONG = {"exits-after-null": exits_after_null}
+LONG = {f"exits-after-null/{system}": functools.partial(exits_after_null, system) for system in exit_scenes.PLAYED}
 # Of the module for Python alone.
 MODULE = {"delegate": delegate, "released": released, "teardown-error": teardown_error, "cached": cached, "licenses": licenses,
           "key-needs": key_needs, "sessions": sessions, "reset": reset, "first-calls": first_calls,

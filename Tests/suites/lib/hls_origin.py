@@ -85,7 +85,8 @@ class Pause:
 
 class Gap:
     """A whole file, for `Origin.files`, whose connection breaks once at two fifths; then there is no answer for so many seconds.
-    It is the connection over which Latchkey fetches what follows the first bytes, or the first one, of GStreamer's source.
+    It is the connection over which Latchkey fetches what follows the first bytes, or the first one, of GStreamer's source. On a
+    busy machine, the two fifths may take as long: the first request behind them has no answer even so.
 
     `silent`: no connection ends, but nothing comes for so long. Then the first one `resumes`, or it is `lost`, and brings no byte
     ever again."""
@@ -100,13 +101,15 @@ class Gap:
         self.cut = len(content) * 2 // 5
         # When it broke, by time.monotonic().
         self.begun = None
+        self._is_answered = bool(silent) or seconds == 0
 
     def __call__(self, request):
         if self.begun is not None:
             left = self.begun + self.seconds - time.monotonic()
             if self.silent and left > 0:
                 self._never.wait(left)
-            return None if left > 0 else self._answer(self.content)
+            is_first, self._is_answered = not self._is_answered, True
+            return None if left > 0 or is_first else self._answer(self.content)
         span = re.fullmatch(r"bytes=(\d+)-", request.headers.get("Range", "bytes=0-"))
         if not span or not (int(span.group(1)) == 0 if self.of_source else 0 < int(span.group(1)) < self.cut):
             return self._answer(self.content)

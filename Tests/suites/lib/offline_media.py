@@ -4,6 +4,7 @@
 import hashlib
 import http.server
 import re
+import socket
 import struct
 import threading
 import time
@@ -107,6 +108,8 @@ class Origin:
         self._lock = threading.Lock()
         self._port = 0
         self._server = None
+        # Has the port while the origin is off: no server of another scene gets it.
+        self._place = None
 
     @property
     def url(self):
@@ -118,6 +121,12 @@ class Origin:
 
     def __exit__(self, *_):
         self.switch_off()
+        self._give_place_up()
+
+    def _give_place_up(self):
+        if self._place:
+            self._place.close()
+            self._place = None
 
     def switch_on(self):
         origin = self
@@ -144,6 +153,7 @@ class Origin:
             def handle_error(self, *_):
                 pass
 
+        self._give_place_up()
         self._server = Server(("127.0.0.1", self._port), Handler)
         self._server.connections = []
         self._port = self._server.server_address[1]
@@ -160,6 +170,10 @@ class Origin:
             except OSError:
                 pass
         self._server = None
+        # Connections to what is bound and does not listen are refused.
+        self._place = socket.socket()
+        self._place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._place.bind(("127.0.0.1", self._port))
 
     def paths(self):
         with self._lock:

@@ -26,7 +26,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from hls_media import TransportStream, aes_cbc, key_line, key_of, media_playlist, segment_lines
 from hls_origin import Answer, Origin
 from offline_scenes import media
-from playready_world import World, demand
+from playready_world import World, Wrong, demand
 from reference_server import ReferenceServer
 
 SAMPLE_AES = "hls-ts-sampleaes-skd-aac"
@@ -161,7 +161,10 @@ def flipped_bits():
             answers = queue.Queue()
             agent = latchkey.Agent(keys.command[-1])
             agent.acquire_license(lambda *answer: answers.put(answer))
-            _rights, error = answers.get(timeout=DEADLINE)
+            try:
+                _rights, error = answers.get(timeout=DEADLINE)
+            except queue.Empty:
+                raise Wrong(f"bit {keys.flipped}: no answer in {DEADLINE} s") from None
             agent.close()
             return error
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MPL-2.0
 """Builds the tests of the elements, and of the libraries that read untrusted bytes or have threads of their own, with a
-sanitizer, in a folder of their own, and runs them: one line a test."""
+sanitizer, in a folder of their own, and runs them: one line a test. If one ends the process, those that had not begun run once
+more without it."""
 
 import os
 import re
@@ -22,7 +23,8 @@ TARGETS = {
                r"|LatchkeyManifestsTests\.XMLElementTests|LatchkeyKeySystemsTests\.WRMHeaderTests",
     "thread": "Latchkey(Agent|ElementKit|Elements|HTTP|SampleAES)Tests",
 }
-BUILD_DEADLINE = 1500
+# Less than a suite may take.
+BUILD_DEADLINE = 1400
 # Beside the suites, with what they leave of the processors.
 BUILD_AHEAD_DEADLINE = 3600
 RUN_DEADLINE = int(os.environ.get("LATCHKEY_SANITIZER_DEADLINE", "600"))
@@ -96,29 +98,67 @@ def run(sanitizer, options):
     scratch = os.path.join(ROOT, f".build-{name}")
     with tempfile.TemporaryDirectory() as folder:
         env = environment(options, os.path.join(folder, "registry.bin"))
-        events = os.path.join(folder, "events")
         if sys.argv[1:] == ["--build"]:
             sys.exit(build(sanitizer, scratch, env, BUILD_AHEAD_DEADLINE))
         problem = build(sanitizer, scratch, env)
         report.checked(f"{name}/build", problem)
         if problem:
             report.exit()
-        status, output = swift(
-            "test", "--skip-build", "--disable-xctest", "--experimental-maximum-parallelization-width", "16", "--sanitize",
-            sanitizer, "--scratch-path", scratch, "--event-stream-output-path", events, "--filter",
-            sys.argv[1] if len(sys.argv) > 1 else TARGETS[sanitizer], deadline=RUN_DEADLINE, env=env)
-        judge(report, name, status, output, events)
+
+        def once(*patterns):
+            events = os.path.join(folder, f"events-{len(runs)}")
+            status, output = swift(
+                "test", "--skip-build", "--disable-xctest", "--experimental-maximum-parallelization-width", "16", "--sanitize",
+                sanitizer, "--scratch-path", scratch, "--event-stream-output-path", events,
+                *(f"--filter={pattern}" for pattern in patterns), deadline=RUN_DEADLINE, env=env)
+            runs.append((status, output, events))
+
+        runs = []
+        once(sys.argv[1] if len(sys.argv) > 1 else TARGETS[sanitizer])
+        left = list(not_begun(tests_of(runs)))
+        if left:
+            # A test that ends the process hides them.
+            print(f"NOTE {name}: {len(left)} tests run now, before which the process ended", file=sys.stderr, flush=True)
+            once(*patterns_of(left))
+        judge(report, name, runs)
     report.exit()
 
 
-def judge(report, name, status, output, events):
-    # What is printed may be torn apart by what the code under test prints; the events are in a file of their own.
+def not_begun(tests):
+    """The names of those that were announced, and before which the process ended."""
+    return (name for test, name in tests.names.items() if test not in tests.results and test not in tests.started)
+
+
+def patterns_of(names):
+    """What `--filter` chooses these tests with. One for each suite: each is tried on each test."""
+    suites = {}
+    for name in names:
+        suite, slash, function = name.rpartition("/")
+        suites.setdefault(suite + slash, []).append(re.escape(function))
+    return [f"^{re.escape(suite)}({'|'.join(functions)})(/|$)" for suite, functions in suites.items()]
+
+
+def tests_of(runs):
+    """What is known of the tests: a later run counts for those alone that had not begun in the earlier ones."""
     tests = results.Tests()
-    try:
-        results.read_swift_testing(events, tests)
-    except FileNotFoundError:
+    for _status, _output, events in runs:
+        run = results.Tests()
+        if os.path.exists(events):
+            results.read_swift_testing(events, run)
+        known = {*tests.results, *tests.started}
+        tests.names |= {test: name for test, name in run.names.items() if test not in tests.names}
+        tests.started |= run.started - known
+        tests.results |= {test: result for test, result in run.results.items() if test not in known}
+        tests.issues |= {test: issues for test, issues in run.issues.items() if test not in known}
+    return tests
+
+
+def judge(report, name, runs):
+    """`runs`: of each its status, output and events. What one ended before, the next one ran."""
+    # What is printed may be torn apart by what the code under test prints; the events are in files of their own.
+    if not all(os.path.exists(events) for _status, _output, events in runs):
         report.failed(f"{name}/report", "the test process wrote no report")
-    found = list(tests.results_in_order())
+    found = list(tests_of(runs).results_in_order())
     is_any_failed = any(result == "FAIL" for result, _test, _reason in found)
     for result, test, reason in found:
         if result == "PASS":
@@ -127,23 +167,31 @@ def judge(report, name, status, output, events):
             report.skipped(f"{name}/{test}", reason)
         else:
             report.failed(f"{name}/{test}", reason)
-    findings = SUMMARY.findall(output)
-    count = len(FINDING.findall(output))
+    findings = [finding for _status, output, _events in runs for finding in SUMMARY.findall(output)]
+    count = sum(len(FINDING.findall(output)) for _status, output, _events in runs)
     is_found = count or findings
     if is_found:
         detail = "; ".join(sorted(set(findings)))[:600] or "see the output"
         report.failed(f"{name}/findings", f"{count} findings: {detail}")
-        # What was found stands at the beginning of a report; what comes behind it may be long.
-        first = FINDING.search(output)
-        start = output.rfind("\n", 0, first.start()) + 1 if first else max(len(output) - SHOWN, 0)
-        # What GLib had to say may stand in front of it.
-        sys.stderr.write(output[max(start - 4000, 0):start + SHOWN])
+        for _status, output, _events in runs:
+            show_findings(output)
     else:
         report.passed(f"{name}/findings")
-    if status is None:
-        report.failed(f"{name}/end", f"not at an end after {RUN_DEADLINE} s")
-    elif status != 0 and not is_any_failed and not is_found:
-        report.failed(f"{name}/end", f"exit status {status}: {output[-300:]}")
-        sys.stderr.write(output[-SHOWN:])
-    elif not found and not is_found:
+    for status, output, _events in runs:
+        if status is None:
+            report.failed(f"{name}/end", f"not at an end after {RUN_DEADLINE} s")
+        elif status != 0 and not is_any_failed and not is_found:
+            report.failed(f"{name}/end", f"exit status {status}: {output[-300:]}")
+            sys.stderr.write(output[-SHOWN:])
+    if not found and not is_found and runs[0][0] == 0:
         report.failed(f"{name}/end", "no test ran")
+
+
+def show_findings(output):
+    first = FINDING.search(output)
+    if not first and not SUMMARY.search(output):
+        return
+    # What was found stands at the beginning of a report; what comes behind it may be long.
+    start = output.rfind("\n", 0, first.start()) + 1 if first else max(len(output) - SHOWN, 0)
+    # What GLib had to say may stand in front of it.
+    sys.stderr.write(output[max(start - 4000, 0):start + SHOWN])
