@@ -420,6 +420,9 @@ extension AdaptiveBin {
         guard isEnded || !reference.hasPrerolled, watch.lacksOutput(isEnded: isEnded, isExcused: isExcused),
             let mute = watch.muteOutputs.first, let url = watch.lastURL
         else { return nil }
+        if let key = withGuarded({ $0.wrongKey }) {
+            return .noStart(key, hasBegun: reference.hasPrerolled, at: originURL(url))
+        }
         let what = mute.name.hasPrefix("video") ? "pictures" : "sound"
         return .nothing(of: what, from: Self.stock.factory, at: originURL(url), errorInside)
     }
@@ -555,7 +558,7 @@ extension PresentationFailure {
                 "The media is damaged, or encrypted in another way than the manifest or playlist says.", error))
     }
 
-    /// Samples were decrypted with a wrong key, and no decoder takes them. `url`: what was fetched last.
+    /// Samples were decrypted with a wrong key, and no parser or decoder takes them. `url`: what was fetched last.
     fileprivate static func noStart(_ key: String, hasBegun: Bool, at url: String) -> PresentationFailure {
         PresentationFailure(
             kind: .unsupported,
