@@ -72,8 +72,8 @@ public struct ISOStream: Sendable {
     var hasMedia = false
     var newProtections: [ISOProtection] = []
     var isFragmented = false
-    /// Whether segments come in a row, as those of a presentation: then noise in place of one is an error, and what follows a
-    /// fragment otherwise, as at the end of some files, is passed on.
+    /// Whether this is a presentation, of which segments come in a row: noise in place of one is an error then. In a file, what is
+    /// no box may stand behind the last fragment, and is passed on.
     public var isOfSegments = false
     /// Where the media is whose `moov` box is looked for.
     var interrupted: UInt64?
