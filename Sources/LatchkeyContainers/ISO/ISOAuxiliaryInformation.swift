@@ -165,12 +165,13 @@ struct ISOAuxiliaryInformation {
     /// - Parameters:
     ///   - box: where those bytes stand in the file.
     ///   - bases: what offsets may be counted from, the likeliest first.
+    ///   - needsSubsamples: pictures without any of the boxes lost their subsamples.
     ///   - external: bytes of the file from outside the box; nil where they cannot be had.
     /// - Throws: `malformed` and `truncated` where a sample has no IV or no reading can be made sense of, `malformed` where
     ///   the boxes have something of encrypted samples and all samples are clear by their sample entries.
     func join(
         _ layout: ISOSampleLayout, into table: inout ISOSampleTable, box: Range<UInt64>, bases: [UInt64],
-        external: (Range<UInt64>) -> ArraySlice<UInt8>?
+        needsSubsamples: Bool = false, external: (Range<UInt64>) -> ArraySlice<UInt8>?
     ) throws(FormatError) {
         table.encryptions = layout.encryptions
         guard layout.protectedCount > 0 else {
@@ -201,7 +202,7 @@ struct ISOAuxiliaryInformation {
             if let (candidate, starts) = readable { return add(candidate, layout, to: &table, starts) }
             if let firstError { throw firstError.within(layout.place) }
         }
-        try addWithout(layout, to: &table)
+        try addWithout(layout, to: &table, needsSubsamples: needsSubsamples)
     }
 
     // MARK: Boxes that say nothing
@@ -230,10 +231,13 @@ struct ISOAuxiliaryInformation {
     }
 
     /// Samples without any information: all bytes are encrypted, with the constant IV.
-    private func addWithout(_ layout: ISOSampleLayout, to table: inout ISOSampleTable) throws(FormatError) {
+    private func addWithout(
+        _ layout: ISOSampleLayout, to table: inout ISOSampleTable, needsSubsamples: Bool
+    ) throws(FormatError) {
         table.reserve(layout.protectedCount)
+        let areLost = needsSubsamples && sizes == nil && lists.isEmpty
         // A list that is long enough tells that there are no maps.
-        let isTold = problem == nil && areSizesEmpty || lists.contains { $0.count >= layout.protectedCount }
+        let isTold = problem == nil && areSizesEmpty && !areLost || lists.contains { $0.count >= layout.protectedCount }
         for sample in layout.samples {
             guard let encryption = sample.encryption else { continue }
             guard table.encryptions[Int(encryption)].constantInitializationVector != nil else {
@@ -247,8 +251,10 @@ struct ISOAuxiliaryInformation {
             guard isTold || table.encryptions[Int(encryption)].media == .audio else {
                 throw problem?.within(layout.place)
                     ?? .malformed(
-                        "\(layout.place): the encrypted sample at \(sample.offset) has no subsamples: no box “saio” or "
-                            + "“senc” leads to those that box “saiz” has the sizes of")
+                        "\(layout.place): the encrypted sample at \(sample.offset) has no subsamples: "
+                            + (areLost
+                                ? "no box “senc” or “saiz” has them, as in an earlier fragment"
+                                : "no box “saio” or “senc” leads to those that box “saiz” has the sizes of"))
             }
             guard sample.size > 0 else { continue }
             table.append(

@@ -16,6 +16,8 @@ struct ISOFragment: Sendable {
     private(set) var protections: [ISOProtection] = []
     /// A demuxer must see nothing of it: it is of hidden tracks alone.
     private(set) var isHidden = false
+    /// The tracks whose encrypted pictures have subsamples.
+    private(set) var mappedTracks: Set<UInt32> = []
 
     /// Reads the `moof` box that starts at `offset` of the file and is all of `bytes`. For the rest as `ISOMovie`.
     init(
@@ -100,9 +102,14 @@ struct ISOFragment: Sendable {
         try Self.place(boxes, in: bytes, header, into: &layout, dataEnd: &dataEnd)
         left -= layout.samples.count
         guard !track.isHidden else { return true }
+        let count = table.samples.count
         try information.join(
             layout, into: &table, box: offset..<offset + UInt64(bytes.count), bases: [base, offset, 0],
-            external: external)
+            needsSubsamples: track.hasSubsamples, external: external)
+        let hasMap = table.samples[count...].contains {
+            $0.hasSubsamples && table.encryptions[Int($0.encryption)].media == .video
+        }
+        if hasMap { mappedTracks.insert(track.id) }
         for box in boxes where ISOTrack.isAboutSamples(box, in: bytes) { patches.append(box.freeing(from: offset)) }
         return false
     }

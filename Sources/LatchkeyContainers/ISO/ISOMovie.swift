@@ -31,6 +31,11 @@ struct ISOMovie: Sendable {
         return ISOTrack(id: id, encryption: defaults)
     }
 
+    /// Takes over what a fragment tells of those behind it.
+    mutating func note(_ fragment: ISOFragment) {
+        for id in fragment.mappedTracks { tracks[id]?.hasSubsamples = true }
+    }
+
     /// Reads the `moov` box that starts at `offset` of the file and is all of `bytes`.
     ///
     /// `external` gives bytes of the file from elsewhere, nil where they cannot be had: some producers put IVs beside

@@ -307,6 +307,7 @@ public struct ISORandomAccess: Sendable {
         guard let movie else { throw .malformed("box “moof” at \(region.start): no box “moov” tells of its tracks") }
         let bytes = try box(region, limit: ISOFragment.maximumSize, read)
         let fragment = try ISOFragment(bytes, at: region.start, of: movie) { Self.external($0, read) }
+        self.movie?.note(fragment)
         guard fragments.count < Self.fragmentLimit * 2, fragmentCost + fragment.cost <= Self.fragmentBudget * 2 else {
             throw .tooLarge("box “moof” at \(region.start): too many fragments for one range of the file")
         }

@@ -341,6 +341,7 @@ extension ISOStream {
             }
             let found = try ISOFragment(Array(bytes), at: region.start, of: movie, external: external)
             patches = found.patches
+            self.movie?.note(found)
             try add(found, at: region.start)
         }
         // What is looked at in front of the media comes again.

@@ -19,6 +19,8 @@ struct ISOTrack: Sendable {
     var defaultEntry: UInt32 = 1
     /// `default_sample_size`
     var defaultSize: UInt32 = 0
+    /// Encrypted pictures of a fragment had subsamples: those of another one that has none of the boxes lost them.
+    var hasSubsamples = false
 
     /// The boxes of `stbl`, and those of `trak` behind them, where some producers write `senc`.
     var tables: [ISOBox] = []

@@ -305,6 +305,37 @@ import Testing
         }
     }
 
+    /// Two fragments of pictures with a constant IV, of which the last one has no boxes. If the first one has maps of subsamples,
+    /// those of the last one are lost: nothing tells which bytes are clear.
+    @Test(arguments: [true, false], [true, false]) func subsamplesThatAreLostAreAnError(hasMaps: Bool, isSound: Bool)
+        throws
+    {
+        let maps = [20, 30].flatMap { BoxBuilder.number(1, 2) + BoxBuilder.number(4, 2) + BoxBuilder.number($0 - 4, 4) }
+        let list = BoxBuilder.full("senc", flags: 2, BoxBuilder.number(2, 4), maps)
+        let track = BoxBuilder.track(scheme: "cbcs", tenc: Self.constant(), isSound: isSound)
+        let bare = BoxBuilder.fragment { size in
+            [BoxBuilder.tfhd(), BoxBuilder.trun(offset: size + 8, sizes: [20, 30])]
+        }
+        let file = Self.file(track, hasMaps ? [list] : []) + bare + Self.media
+        guard hasMaps, !isSound else {
+            #expect(try uses(file).count == 4)
+            return
+        }
+        let error = #expect(throws: FormatError.self) { try uses(file) }
+        #expect(error?.reason.contains("track 1") == true, "\(String(describing: error))")
+        #expect(error?.reason.contains("no box “senc” or “saiz” has them") == true, "\(String(describing: error))")
+        var stream = ISOStream()
+        file.withUnsafeBytes { stream.append($0) }
+        var count = 0
+        #expect(throws: FormatError.self) {
+            while case .sample = try stream.next() {
+                count += 1
+                stream.withSample { _, _ in }
+            }
+        }
+        #expect(count == 2)
+    }
+
     // MARK: Several ways to decrypt, and what is not supported
 
     private static let otherProtection = BoxBuilder.protection(

@@ -2,8 +2,10 @@
 """Fragmented MP4 whose boxes say of samples what GStreamer's demuxer does not read in every version, init segments that come in
 pieces, and segments that are cut, noise or web pages."""
 
+import base64
 import struct
 
+import children
 import corpus
 import hls_broken
 import hls_hostile
@@ -100,6 +102,35 @@ def behind_demuxer(scene):
     player = scene.player()
     player.on_demuxer = lambda: player.adaptive_demuxer.set_property("iso-path", "sample")
     return player
+
+
+def key_id(has_key):
+    """The `data:` URI of the key has the KID, as Shaka Packager writes it without a URI of the key. The key is in a keys file."""
+    def behavior():
+        case = corpus.case(manifests.PROTECTED)
+        name = base64.b64encode(bytes.fromhex(manifests.track_kid("video"))).decode()
+        files = cenc(lambda _name, data: data)
+        files["v.m3u8"] = files["v.m3u8"].replace("key.bin", f"data:text/plain;base64,{name}")
+        expected = next(track for track in case.tracks if track.kind == "video").frames
+        with children.Folder() as folder:
+            settings = f"keys-file={folder.write('keys.txt', case.keys_file)}\n" if has_key else ""
+            with Scene(files, settings=settings) as scene:
+                player = scene.player()
+                last = f"v_{COUNT}.m4s"
+                if has_key:
+                    scene.origin.files[last] = Halves(scene.origin.files[last], first_pad(player))
+                player.play()
+                if has_key:
+                    end_of_stream(player)
+                    same_frames(player, expected)
+                else:
+                    demand(player.until_end(DEADLINE) is not None, "it ended as if nothing was wrong")
+                    hls_hostile.says(player.messages[-1], "it has the KID")
+                    demand(not player.frames.sums, "pictures were shown without a key")
+                scene.origin.wait_until_quiet()
+                demand_stop(player)
+
+    return behavior
 
 
 # Clear sound
@@ -258,11 +289,19 @@ def key_frames():
         is_right_or_named(scene, player, firsts, firsts)
 
 
-def ends(broken, place):
-    """A segment that is none. The error has the URL of a segment."""
+def without_subsamples(segment):
+    """The boxes that have them are lost."""
+    data = bytearray(segment)
+    for kind, start, _end in list(media.boxes(data)):
+        if kind in (b"senc", b"saiz", b"saio"):
+            data[start + 4:start + 8] = b"free"
+    return bytes(data)
+
+
+def ends(change, place, *words):
+    """A segment is another one. The error has the URL of a segment, and these words."""
 
     def behavior():
-        change = hls_broken.BROKEN[broken]
         with Scene(pictures(lambda number, data: change(data) if number == place else data)) as scene:
             player = scene.player()
             if place:
@@ -272,7 +311,7 @@ def ends(broken, place):
             demand(end is not None, "it ended as if nothing was wrong")
             last = player.messages[-1] if player.messages else None
             demand(last is not None and last.type == Gst.MessageType.ERROR, f"no error within {DEADLINE} s")
-            hls_hostile.says(last, hls_hostile.SEGMENT)
+            hls_hostile.says(last, hls_hostile.SEGMENT, *words)
             scene.origin.wait_until_quiet()
             demand_stop(player)
 
@@ -288,5 +327,8 @@ ALL = {
     "fragments/muxed-clear-sound": as_clear_twin(muxed),
     "fragments/cut": cut,
     "fragments/key-frames": key_frames,
-    **{f"fragments/{broken}-{name}": ends(broken, place)
+    "fragments/key-id-in-place-of-key": key_id(True),
+    "fragments/key-id-without-key": key_id(False),
+    "fragments/lost-subsamples": ends(without_subsamples, 2, "track 1", "no subsamples"),
+    **{f"fragments/{broken}-{name}": ends(hls_broken.BROKEN[broken], place)
        for broken in ("garbage", "page") for name, place in (("first", 0), ("third", 2))}}

@@ -84,6 +84,8 @@ final class HLSKeys: Sendable {
         if case .usable = session.status(of: keyID) { return true }
         guard var bytes = DataURI(uri)?.bytes else { return false }
         defer { wipe(&bytes) }
+        // Shaka Packager writes the KID where it was given no URI of the key. An init segment with that KID came before.
+        if let mediaKeyID = KeyID(bytes), session.keyURI(of: mediaKeyID) == named(key).uri { return false }
         guard let contentKey = ContentKey(bytes) else { return false }
         session.install([keyID: contentKey])
         return true
@@ -398,7 +400,8 @@ final class IdentityKeyLoader: ResourceLoader {
         if DataURI.isOne(uri) {
             // A good one is no matter of a request.
             request.finishLoading(
-                with: .malformedResponse("the data: URI of the key in the playlist has no \(ContentKey.size) bytes"))
+                with: .malformedResponse(
+                    "the data: URI in the playlist is not the key: it has the KID, or not \(ContentKey.size) bytes"))
             return true
         }
         let isRemote = URIReference(uri).isHTTP

@@ -62,6 +62,26 @@ extension HLSDemuxTests.DataURITests {
         for key in keys { expectNoKey(key, on: playback) }
     }
 
+    /// Shaka Packager writes the KID where it was given no URI of the key. It is never used as the key: that comes from a loader.
+    @Test(arguments: [true, false]) func theKeyIDInPlaceOfTheKey(hasKeys: Bool) throws {
+        let media = try CorpusCase("hls-fmp4-cbcs-identity")
+        let keyIDs = media.keys.entries.compactMap { if case .keyID(let keyID) = $0.subject { keyID } else { nil } }
+        try #require(keyIDs.count == 2)
+        let origin = try origin(
+            media, ["v.m3u8": Array(keyIDs[0].bytes), "a.m3u8": Array(keyIDs[1].bytes)])
+        let session = hasKeys ? KeySession(loaders: [StaticKeyLoader(media.keys)]) : KeySession()
+        let playback = try HLSPlayback(origin, "master.m3u8", session: session)
+        let end = try playback.play()
+        guard hasKeys else {
+            #expect(end.isStreamError(GST_STREAM_ERROR_DECRYPT_NOKEY), "\(end)")
+            #expect(end.text.contains("it has the KID"), "\(end)")
+            #expect(playback.frames.isEmpty)
+            return
+        }
+        #expect(end.type == "eos", "\(end)")
+        for type in ["video", "audio"] { #expect(try playback.packets(type) == media.packets(type)) }
+    }
+
     /// The error says what is wrong, and nothing of the bytes.
     @Test(arguments: ["hls-fmp4-aes128-openssl", "hls-fmp4-cbcs-identity"])
     func dataThatAreNoKey(name: String) throws {
