@@ -263,6 +263,11 @@ extension KeySessionState {
     mutating func rename(_ old: KeyID, to new: KeyID) -> Action {
         guard closure == nil, entries[old] == nil || entries[new] == nil else { return Action() }
         if secondNames.count < limits.slots { secondNames.addName(old, for: new) }
+        // Shaka Packager writes the KID where it has no URI of the key. It was taken for the key.
+        if case .usable(let key) = entries[old]?.entry, let keyOfName = ContentKey(new.bytes), key == keyOfName {
+            entries[old] = nil
+            return Action(changesStatus: true)
+        }
         guard let entry = entries.removeValue(forKey: old)?.entry else {
             return Action(changesStatus: entries[new] != nil)
         }

@@ -448,6 +448,19 @@ struct KeyNamesTests {
         #expect(session.keyID(ofGroup: keyID(5), inTrackOf: keyID(6)) == keyID(5))
     }
 
+    /// A `data:` URI may have the KID in place of the key, and only the media tells: a sample group, or an init segment.
+    @Test(arguments: [true, false], [2, 3]) func theKeyIDIsNoKey(isGroup: Bool, data: Int) throws {
+        let session = KeySession()
+        let made = session.keyID(forURI: "data:,a")
+        let key = try #require(ContentKey(keyID(data).bytes))
+        session.install([made: key])
+        let found =
+            isGroup
+            ? session.keyID(ofGroup: keyID(2), inTrackOf: made) : session.keyID(forURI: "data:,a", mediaKeyID: keyID(2))
+        #expect(found == keyID(2))
+        for name in [made, keyID(2)] { #expect(hex(session.status(of: name).key) == (data == 3 ? hex(key) : nil)) }
+    }
+
     @Test(arguments: ["skd://a", "*"]) func staticKeysAreFoundByURI(subject: String) async throws {
         let keys = try StaticKeys.parse(
             file: Array("\(subject) \(keyHex(3)) 000102030405060708090a0b0c0d0e0f".utf8), name: "keys")

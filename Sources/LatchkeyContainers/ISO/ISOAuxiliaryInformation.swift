@@ -235,7 +235,7 @@ struct ISOAuxiliaryInformation {
         _ layout: ISOSampleLayout, to table: inout ISOSampleTable, needsSubsamples: Bool
     ) throws(FormatError) {
         table.reserve(layout.protectedCount)
-        let areLost = needsSubsamples && sizes == nil && lists.isEmpty
+        let areLost = needsSubsamples && sizes == nil && lists.allSatisfy { $0.count == 0 }
         // A list that is long enough tells that there are no maps.
         let isTold = problem == nil && areSizesEmpty && !areLost || lists.contains { $0.count >= layout.protectedCount }
         for sample in layout.samples {
@@ -248,12 +248,12 @@ struct ISOAuxiliaryInformation {
                         "\(layout.place): the encrypted sample at \(sample.offset) has no IV: no \(boxes) has one")
             }
             // There may be maps. Only sound is encrypted as a whole all the same.
-            guard isTold || table.encryptions[Int(encryption)].media == .audio else {
+            guard isTold || sample.size == 0 || table.encryptions[Int(encryption)].media == .audio else {
                 throw problem?.within(layout.place)
                     ?? .malformed(
                         "\(layout.place): the encrypted sample at \(sample.offset) has no subsamples: "
                             + (areLost
-                                ? "no box “senc” or “saiz” has them, as in an earlier fragment"
+                                ? "no box “senc” or “saiz” has them, and an earlier fragment had some"
                                 : "no box “saio” or “senc” leads to those that box “saiz” has the sizes of"))
             }
             guard sample.size > 0 else { continue }

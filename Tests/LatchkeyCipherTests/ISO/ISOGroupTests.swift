@@ -310,11 +310,17 @@ import Testing
     @Test(arguments: [true, false], [true, false]) func subsamplesThatAreLostAreAnError(hasMaps: Bool, isSound: Bool)
         throws
     {
+        // No box, and one of no samples.
+        try expectLoss(hasMaps, isSound, rest: [])
+        try expectLoss(hasMaps, isSound, rest: [BoxBuilder.full("senc", BoxBuilder.number(0, 4))])
+    }
+
+    private func expectLoss(_ hasMaps: Bool, _ isSound: Bool, rest: [[UInt8]]) throws {
         let maps = [20, 30].flatMap { BoxBuilder.number(1, 2) + BoxBuilder.number(4, 2) + BoxBuilder.number($0 - 4, 4) }
         let list = BoxBuilder.full("senc", flags: 2, BoxBuilder.number(2, 4), maps)
         let track = BoxBuilder.track(scheme: "cbcs", tenc: Self.constant(), isSound: isSound)
         let bare = BoxBuilder.fragment { size in
-            [BoxBuilder.tfhd(), BoxBuilder.trun(offset: size + 8, sizes: [20, 30])]
+            [BoxBuilder.tfhd(), BoxBuilder.trun(offset: size + 8, sizes: [20, 30])] + rest
         }
         let file = Self.file(track, hasMaps ? [list] : []) + bare + Self.media
         guard hasMaps, !isSound else {

@@ -113,7 +113,7 @@ def key_id(has_key):
         files["v.m3u8"] = files["v.m3u8"].replace("key.bin", f"data:text/plain;base64,{name}")
         expected = next(track for track in case.tracks if track.kind == "video").frames
         with children.Folder() as folder:
-            settings = f"keys-file={folder.write('keys.txt', case.keys_file)}\n" if has_key else ""
+            settings = f"keys-file={folder.write('keys.txt', case.keys_file)}\n" if has_key else "key-timeout=1500\n"
             with Scene(files, settings=settings) as scene:
                 player = scene.player()
                 last = f"v_{COUNT}.m4s"
@@ -125,7 +125,7 @@ def key_id(has_key):
                     same_frames(player, expected)
                 else:
                     demand(player.until_end(DEADLINE) is not None, "it ended as if nothing was wrong")
-                    hls_hostile.says(player.messages[-1], "it has the KID")
+                    hls_hostile.says(player.messages[-1], manifests.track_kid("video"), "no answer in")
                     demand(not player.frames.sums, "pictures were shown without a key")
                 scene.origin.wait_until_quiet()
                 demand_stop(player)

@@ -421,7 +421,7 @@ extension AdaptiveBin {
             let mute = watch.muteOutputs.first, let url = watch.lastURL
         else { return nil }
         if let key = withGuarded({ $0.wrongKey }) {
-            return .noStart(key, hasBegun: reference.hasPrerolled, at: originURL(url))
+            return .noStart(key, hasBegun: reference.hasPrerolled, at: originURL(url), errorInside)
         }
         let what = mute.name.hasPrefix("video") ? "pictures" : "sound"
         return .nothing(of: what, from: Self.stock.factory, at: originURL(url), errorInside)
@@ -442,7 +442,7 @@ extension AdaptiveBin {
         guard watch.lacksStart(isExcused: isExcused || !isCause), let url = watch.lastURL else { return nil }
         if let unknown { return .unknown(unknown, hasBegun: hasBegun, at: originURL(url)) }
         if keys.isEmpty { return .notDecrypted(hasBegun: hasBegun, at: originURL(url)) }
-        return .noStart(keys.joined(separator: ", "), hasBegun: hasBegun, at: originURL(url))
+        return .noStart(keys.joined(separator: ", "), hasBegun: hasBegun, at: originURL(url), errorInside)
     }
 
     /// That of a stream whose codec the stock demuxer does not know. There is no decoder for it, and players may wait for one.
@@ -559,12 +559,15 @@ extension PresentationFailure {
     }
 
     /// Samples were decrypted with a wrong key, and no parser or decoder takes them. `url`: what was fetched last.
-    fileprivate static func noStart(_ key: String, hasBegun: Bool, at url: String) -> PresentationFailure {
+    fileprivate static func noStart(
+        _ key: String, hasBegun: Bool, at url: String, _ error: String?
+    ) -> PresentationFailure {
         PresentationFailure(
             kind: .unsupported,
             text: "Playback cannot \(hasBegun ? "go on" : "begin"): segments came, the last from "
                 + "\(HTTPRequest(url: url).printableURL), but the decoders make nothing of what the key for \(key) decrypts.",
-            advice: "Either the key is a wrong one, or the media is encrypted in another way than it says.")
+            advice: advice(
+                "Either the key is a wrong one, or the media is encrypted in another way than it says.", error))
     }
 
     /// Nothing was decrypted though the manifest marks the media, and no decoder takes it. `url`: what was fetched last.

@@ -62,11 +62,16 @@ final class HLSKeys: Sendable {
         session.keyID(forURI: named(key).uri ?? "", mediaKeyID: mediaKeyID ?? key.keyID)
     }
 
+    /// The `data:` URIs of what has the size of a key, and of what has not, as everybody else knows them.
+    fileprivate static let (sizedData, otherData) = ("data:,", "data:;size=other,")
+
     /// The key as everybody else knows it. A `data:` URI of the format `identity` has the key in it, so it is replaced by
-    /// one that says nothing: names go into media, messages and logs.
+    /// one that only says whether the size is that of a key: names go into media, messages and logs.
     func named(_ key: HLSKey) -> HLSKey {
         guard let uri = key.dataURI else { return key }
         var named = key
+        var bytes = DataURI(uri)?.bytes ?? []
+        defer { wipe(&bytes) }
         // Hasher has a secret of the process in it.
         let halves = [UInt8(0), 1].map { half in
             var hasher = Hasher()
@@ -74,7 +79,8 @@ final class HLSKeys: Sendable {
             hasher.combine(uri)
             return UInt64(bitPattern: Int64(hasher.finalize()))
         }
-        named.uri = "data:,\(KeyID(high: halves[0], low: halves[1]))"
+        let start = bytes.count == ContentKey.size ? Self.sizedData : Self.otherData
+        named.uri = start + KeyID(high: halves[0], low: halves[1]).description
         return named
     }
 
@@ -398,10 +404,10 @@ final class IdentityKeyLoader: ResourceLoader {
     func shouldWaitForLoading(of request: KeyLoadingRequest) -> Bool {
         guard let origin, let key = Self.key(in: request), let uri = key.uri else { return false }
         if DataURI.isOne(uri) {
-            // A good one is no matter of a request.
+            // One with a key is no matter of a request, so this one has the KID, and the key may come from elsewhere.
+            guard uri.hasPrefix(HLSKeys.otherData) else { return false }
             request.finishLoading(
-                with: .malformedResponse(
-                    "the data: URI in the playlist is not the key: it has the KID, or not \(ContentKey.size) bytes"))
+                with: .malformedResponse("the data: URI of the key in the playlist has no \(ContentKey.size) bytes"))
             return true
         }
         let isRemote = URIReference(uri).isHTTP

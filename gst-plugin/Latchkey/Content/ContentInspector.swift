@@ -418,7 +418,8 @@ extension ContentInspector {
 }
 
 extension InspectedContent {
-    /// Takes a key that a playlist names. One of the format `identity` comes from its URI, and needs no license.
+    /// Takes a key that a playlist names. One of the format `identity` counts as one that comes from its URI, and needs no
+    /// license.
     fileprivate mutating func note(_ key: HLSKey) {
         guard key.method != .none else { return }
         isProtected = true
