@@ -143,9 +143,16 @@ extension PlayReadyClient {
         }
         var opened: [InstalledLicense] = []
         var ids: [(rightsID: GUID, keyID: KeyID)] = []
-        for xmr in licenses {
+        var seen: Set<[UInt8]> = []
+        // A copy of a license is that license, and so is one whose bytes differ where they are not signed.
+        for xmr in licenses where seen.insert(Array(xmr.signedBytes)).inserted {
             do throws(PlayReadyError) {
                 let license = try PlayReadyLicense(xmr, keyring: keyring)
+                // It counts from a moment that nothing here knows.
+                guard license.terms.expirationAfterFirstStore == nil else {
+                    throw .licenseExpired(
+                        "it ends some time after it was stored, and came with the content; get a new one")
+                }
                 ids.append((xmr.rightsID, license.keyID))
                 guard let id = RecordID.forLicenses(ids).last else { continue }
                 opened.append(InstalledLicense(license: license, id: id, stored: nil, nonce: nil, session: nil))

@@ -21,6 +21,7 @@ public import LatchkeyProtection
 /// | `begindate`, `enddate`, `removaldate` | seconds since 1970, or `yyyymmdd` or `yyyymmddhhmmss` in UTC |
 /// | `life` | seconds from the answer to the end |
 /// | `firstexp` | seconds from the first play |
+/// | `storeexp` | seconds from the moment that the license is stored |
 /// | `realtime` | `true`, `false` |
 /// | `grace` | seconds |
 /// | `cvopl`, `ucvopl`, `avopl`, `caopl`, `ucaopl` | output levels: compressed and uncompressed video, analog video, compressed and uncompressed audio |
@@ -202,6 +203,7 @@ extension PlayReadyServerPolicy {
         case "enddate": terms.end = try date(name, value)
         case "removaldate": terms.removalDate = try date(name, value)
         case "firstexp": terms.expirationAfterFirstPlay = try number(name, value)
+        case "storeexp": terms.expirationAfterFirstStore = try number(name, value)
         case "realtime": terms.hasRealTimeExpiration = try flag(name, value)
         case "grace": terms.gracePeriod = try number(name, value)
         case "play": terms.allowsPlayback = try flag(name, value)
