@@ -322,7 +322,8 @@ class Watched:
         return f"{why}; {self.what_waits()[:2000]}"
 
     def until_end(self, deadline=20.0, on_request=None):
-        """None after EOS; else the error, or that there was no end. `on_request` is given each key request."""
+        """None after EOS; else the error, or that there was no end, and what the pipeline waits for. `on_request` is given each key
+        request."""
 
         def is_end(message):
             if on_request and structure_name(message) == "latchkey-key-request":
@@ -331,7 +332,7 @@ class Watched:
 
         message = self.next_message(is_end, deadline)
         if message is None:
-            return f"no end after {deadline} s{self.what_may_hang()}"
+            return f"no end after {deadline} s{self.what_may_hang()}; {self.what_waits()[:1500]}"
         return describe(message) if message.type == Gst.MessageType.ERROR else None
 
 
