@@ -270,6 +270,27 @@ struct ManifestDownloadTests {
         #expect(served.pieces.filter { $0.duration > .zero }.count == 6)
     }
 
+    /// Its range may be any; it is not read into memory. Within the limit, what is no index ends the download.
+    @Test(arguments: [(1 << 20, false), (1 << 20 + 1, true), (1 << 40, true)])
+    func anIndexThatIsTooLargeIsAsGoodAsNone(_ length: Int, _ isComplete: Bool) async throws {
+        let manifest = """
+            <MPD xmlns="urn:mpeg:dash:schema:mpd:2011" type="static" mediaPresentationDuration="PT8S"><Period>\
+            <AdaptationSet contentType="video"><Representation id="v" bandwidth="1000"><BaseURL>film.mp4</BaseURL>\
+            <SegmentBase indexRange="0-\(length - 1)"/></Representation></AdaptationSet></Period></MPD>
+            """
+        let film = TestFile.segment(7, size: 9000)
+        let test = TestCache(TestOrigin([base + "stream.mpd": Array(manifest.utf8), base + "film.mp4": film]))
+        let item = test.cache.item(base + "stream.mpd", format: .dash)
+        await item.download()
+        #expect((item.progress.status == .complete) == isComplete)
+        guard isComplete else {
+            #expect(item.progress.status.failure == .invalidContent)
+            return
+        }
+        #expect(item.progress.cachedDuration == .seconds(8))
+        #expect(try await item.read(base + "film.mp4") == film)
+    }
+
     // MARK: Keys
 
     private let key: [UInt8] = Array(1...16)

@@ -9,6 +9,9 @@ struct PresentationPlan: Sendable {
     /// Bytes of an index in a file.
     let read: @Sendable (Range<UInt64>, String) async throws(CacheError) -> [UInt8]
 
+    /// In bytes. An index has at most 65,535 entries of 12 bytes, and a header.
+    private static let indexLimit: UInt64 = 1 << 20
+
     /// What there is to fetch, and when it plays.
     func make(of presentation: CachedPresentation, _ record: ItemRecord) async throws(CacheError) {
         var pieces: [(url: String, piece: CachedPiece)] = []
@@ -71,11 +74,12 @@ struct PresentationPlan: Sendable {
         }
     }
 
-    /// The parts of a file that has an index.
+    /// The parts of a file that has an index; the whole file if the index is an index of indices, or too large for one.
     private func index(
         _ range: HLSByteRange, of piece: DASHOfflinePresentation.Piece,
         _ add: (Range<UInt64>?, Duration, Duration) -> Void
     ) async throws(CacheError) {
+        guard range.length <= Self.indexLimit else { return add(nil, piece.begin, piece.duration) }
         let bytes = try await read(range.bounds, piece.url)
         let index: ISOSegmentIndex
         do throws(FormatError) {
