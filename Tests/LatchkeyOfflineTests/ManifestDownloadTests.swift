@@ -224,6 +224,28 @@ struct ManifestDownloadTests {
         #expect(item.progress.status == .complete)
     }
 
+    /// All of it is on disk, so nothing waits for the network.
+    @Test func aDownloadOfWhatIsThereEndsIfItsTaskDoes() async throws {
+        let test = TestCache(TestOrigin(hls))
+        let item = test.cache.item(base + "master.m3u8", format: .hls)
+        await item.download()
+        let (use, _) = await item.operations.openForPlaying()
+        let download = ItemDownload(fetcher: use.fetcher, keyStoring: nil, licenseStoring: nil, pause: { _ in })
+        let cancel: @Sendable () -> Void = { withUnsafeCurrentTask { $0?.cancel() } }
+        let task = Task { () async -> CacheError? in
+            cancel()
+            do throws(CacheError) {
+                try await download.run()
+                return nil
+            } catch {
+                return error
+            }
+        }
+        let error = await task.value
+        #expect(error?.code == .cancelled)
+        withExtendedLifetime(use) {}
+    }
+
     @Test func liveStreamsAreRefused() async throws {
         var files = hls
         for (url, bytes) in files where url.hasSuffix(".m3u8") {

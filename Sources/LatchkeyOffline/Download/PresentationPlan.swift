@@ -110,8 +110,11 @@ struct FileWalk: Sendable {
     let read: @Sendable (Range<UInt64>) async throws(CacheError) -> [UInt8]
     /// Whether the index of the fragments is brought early.
     var wantsIndex = true
+    /// The most boxes at the top of a file. A day of fragments of one second has 172,800 of `moof` and `mdat`.
+    var boxLimit = 1 << 20
 
-    /// Goes to the end of the file, or throws what `bring` and `read` throw.
+    /// Goes to the end of the file, or throws what `bring` and `read` throw. Throws `cancelled` if the task is, and
+    /// `unsupportedContent` for too many boxes.
     func run() async throws(CacheError) {
         let size = try await bring(0, 1)
         var timeline: ISOTimeline?
@@ -120,7 +123,14 @@ struct FileWalk: Sendable {
         var hasSamples = false
         var pieces = PieceCount(known: await store.pieces.count)
         var offset: UInt64 = 0
+        var boxes = 0
         while offset < size {
+            // What is on disk is read without a wait that a cancellation would end.
+            if Task.isCancelled { throw CacheError(.cancelled, "the download was paused") }
+            guard boxes < boxLimit else {
+                throw .unsupportedContent("it has more than \(boxLimit) boxes", at: url)
+            }
+            boxes += 1
             let box = try await box(at: offset, size)
             switch box.type {
             case "moov", "moof":
