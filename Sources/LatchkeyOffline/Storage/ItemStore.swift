@@ -261,11 +261,7 @@ actor ItemStore {
         guard let index, writer != nil else { return wanted.forEach { _ = tables.resource($0) } }
         // What cannot be written does not count as known to the index.
         var numbered = tables
-        var added: [CachedResource] = []
-        for url in wanted where numbered.known(url).map({ $0.number < 0 }) ?? true {
-            added.append(numbered.numbered(numbered.resource(url)))
-            numbered.replace(with: added[added.count - 1])
-        }
+        let added = numbered.number(wanted)
         guard !added.isEmpty else { return }
         try index.transaction { () throws(CacheError) in
             for resource in added { try index.write(resource) }

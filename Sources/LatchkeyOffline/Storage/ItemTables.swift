@@ -34,7 +34,9 @@ struct ItemTables: Sendable {
         keys = keepingPlan ? contents.keys.merging(keys) { known, _ in known } : contents.keys
         refusals = keepingPlan ? contents.refusals.merging(refusals) { known, _ in known } : contents.refusals
         if !keepingPlan { pieces = contents.pieces }
-        for resource in unknown { replace(with: known(resource.url) ?? resource, insteadOf: resource.number) }
+        var numbers: [Int64: Int64] = [:]
+        for resource in unknown { put(known(resource.url) ?? resource, insteadOf: resource.number, &numbers) }
+        renumber(numbers)
         for resource in resources.values {
             for block in present[resource.number] ?? [] { cachedSize += UInt64(size(of: block, in: resource)) }
         }
@@ -68,17 +70,43 @@ struct ItemTables: Sendable {
         return numbered
     }
 
-    /// In the place of the resource with this URL, whose number may be another.
-    mutating func replace(with resource: CachedResource) {
-        replace(with: resource, insteadOf: known(resource.url)?.number ?? resource.number)
+    /// Gives all of these that the index does not know the numbers that it will have for them. Returns those, each once.
+    mutating func number(_ wanted: [String]) -> [CachedResource] {
+        var added: [CachedResource] = []
+        var numbers: [Int64: Int64] = [:]
+        for url in wanted {
+            let old = resource(url)
+            guard old.number < 0 else { continue }
+            let new = numbered(old)
+            put(new, insteadOf: old.number, &numbers)
+            added.append(new)
+        }
+        renumber(numbers)
+        return added
     }
 
-    private mutating func replace(with resource: CachedResource, insteadOf old: Int64) {
+    /// In the place of the resource with this URL, whose number may be another.
+    mutating func replace(with resource: CachedResource) {
+        var numbers: [Int64: Int64] = [:]
+        put(resource, insteadOf: known(resource.url)?.number ?? resource.number, &numbers)
+        renumber(numbers)
+    }
+
+    /// `numbers` gets the new number by the old one, where they differ: the pieces do not have it yet.
+    private mutating func put(_ resource: CachedResource, insteadOf old: Int64, _ numbers: inout [Int64: Int64]) {
         if old != resource.number {
             urls[old] = nil
-            for place in pieces.indices where pieces[place].resource == old { pieces[place].resource = resource.number }
+            numbers[old] = resource.number
         }
         add(resource)
+    }
+
+    /// Goes through the pieces once, whatever the number of resources: a presentation may have hundreds of thousands of both.
+    private mutating func renumber(_ numbers: [Int64: Int64]) {
+        guard !numbers.isEmpty else { return }
+        for place in pieces.indices {
+            if let number = numbers[pieces[place].resource] { pieces[place].resource = number }
+        }
     }
 
     private mutating func add(_ resource: CachedResource) {
