@@ -276,13 +276,13 @@ actor ItemStore {
         } else {
             isPlanUnstored = true
         }
-        tables.pieces = new
+        tables.setPieces(new)
         progress = LinearProgress()
     }
 
     func add(_ piece: CachedPiece) throws(CacheError) {
         if let index, writer != nil { try index.write(piece, pieces.count) } else { isPlanUnstored = true }
-        tables.pieces.append(piece)
+        tables.add(piece)
     }
 
     /// In the order of their times.
