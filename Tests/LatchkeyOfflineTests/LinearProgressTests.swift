@@ -28,6 +28,32 @@ struct LinearProgressTests {
         #expect(duration() == .seconds(4))
     }
 
+    /// Each piece that comes asks for it.
+    @Test func aLongPresentationCostsNoMoreThanAShortOne() {
+        var progress = LinearProgress()
+        let count = 1000
+        let pieces = (0..<count).flatMap { [piece(1, $0), piece(20, $0)] }
+        var there: Set<Int64> = []
+        for (number, piece) in pieces.enumerated() {
+            let duration = progress.advance(through: pieces) { there.contains($0.resource) }
+            #expect(duration == .seconds(number / 2))
+            there.insert(piece.resource)
+        }
+        let duration = progress.advance(through: pieces) { there.contains($0.resource) }
+        #expect(duration == .seconds(count))
+        #expect(progress.looks <= 4 * pieces.count)
+    }
+
+    @Test func fewerPiecesBeginAnew() {
+        var progress = LinearProgress()
+        var duration = progress.advance(through: [piece(1, 0), piece(1, 1)]) { _ in true }
+        #expect(duration == .seconds(2))
+        duration = progress.advance(through: [piece(1, 0)]) { _ in true }
+        #expect(duration == .seconds(1))
+        duration = progress.advance(through: []) { _ in true }
+        #expect(duration == .zero)
+    }
+
     @Test func piecesMayComeLater() {
         var progress = LinearProgress()
         #expect(progress.advance(through: []) { _ in true } == .zero)
