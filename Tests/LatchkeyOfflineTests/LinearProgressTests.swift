@@ -44,6 +44,20 @@ struct LinearProgressTests {
         #expect(progress.looks <= 4 * pieces.count)
     }
 
+    @Test func changesThatComeTogetherAreToldTogether() {
+        var changes = PendingChanges()
+        for _ in 0..<2 {
+            var tells: [Bool] = []
+            // The first one tells. Many come while it does, and one round more tells them all.
+            tells.append(changes.note())
+            tells.append(changes.next())
+            for _ in 0..<100 where changes.note() { Issue.record("two tell at once") }
+            tells.append(changes.next())
+            tells.append(changes.next())
+            #expect(tells == [true, true, true, false])
+        }
+    }
+
     @Test func fewerPiecesBeginAnew() {
         var progress = LinearProgress()
         var duration = progress.advance(through: [piece(1, 0), piece(1, 1)]) { _ in true }
