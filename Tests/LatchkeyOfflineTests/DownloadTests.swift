@@ -343,6 +343,51 @@ struct DownloadTests {
         #expect(item.progress.status.failure == .invalidContent && !item.progress.isReadyToPlay)
     }
 
+    /// Goes through a file that is all there.
+    private func walk(
+        _ file: [UInt8], _ store: ItemStore, boxLimit: Int, onRead: @escaping @Sendable () -> Void = {}
+    ) async -> CacheError? {
+        let walk = FileWalk(
+            store: store, url: url,
+            bring: { _, _ throws(CacheError) in UInt64(file.count) },
+            read: { range throws(CacheError) in
+                onRead()
+                return Array(file[Int(range.lowerBound)..<min(Int(range.upperBound), file.count)])
+            }, boxLimit: boxLimit)
+        do throws(CacheError) {
+            try await walk.run()
+            return nil
+        } catch {
+            return error
+        }
+    }
+
+    @Test func aFileOfMoreBoxesThanAnyHasIsRefused() async throws {
+        // `ftyp`, `moov`, and two boxes for each second.
+        let file = TestFile.file(seconds: 4)
+        let test = TestCache(TestOrigin([url: file]))
+        let (use, _) = await test.cache.item(url, format: .file).operations.openForPlaying()
+        let error = await walk(file, use.fetcher.store, boxLimit: 9)
+        #expect(error?.code == .unsupportedContent && error?.reason.contains("more than 9 boxes") == true)
+        #expect(await walk(file, use.fetcher.store, boxLimit: 10) == nil)
+    }
+
+    /// If all of it is on disk, nothing waits for the network, and no wait ends.
+    @Test func aWalkThroughAFileEndsIfItsTaskDoes() async throws {
+        let file = TestFile.file(seconds: 4)
+        let test = TestCache(TestOrigin([url: file]))
+        let (use, _) = await test.cache.item(url, format: .file).operations.openForPlaying()
+        let reads = Mutex(0)
+        let cancel: @Sendable () -> Void = {
+            reads.withLock { $0 += 1 }
+            withUnsafeCurrentTask { $0?.cancel() }
+        }
+        let task = Task { await walk(file, use.fetcher.store, boxLimit: 100, onRead: cancel) }
+        let error = await task.value
+        #expect(error?.code == .cancelled)
+        #expect(reads.withLock { $0 } == 1)
+    }
+
     @Test func aFileWithoutFragmentsCountsWhenItIsWhole() async throws {
         let file =
             TestFile.box("ftyp", Array("isom".utf8)) + TestFile.box("mdat", [UInt8](repeating: 7, count: 9000))

@@ -224,6 +224,28 @@ struct ManifestDownloadTests {
         #expect(item.progress.status == .complete)
     }
 
+    /// All of it is on disk, so nothing waits for the network.
+    @Test func aDownloadOfWhatIsThereEndsIfItsTaskDoes() async throws {
+        let test = TestCache(TestOrigin(hls))
+        let item = test.cache.item(base + "master.m3u8", format: .hls)
+        await item.download()
+        let (use, _) = await item.operations.openForPlaying()
+        let download = ItemDownload(fetcher: use.fetcher, keyStoring: nil, licenseStoring: nil, pause: { _ in })
+        let cancel: @Sendable () -> Void = { withUnsafeCurrentTask { $0?.cancel() } }
+        let task = Task { () async -> CacheError? in
+            cancel()
+            do throws(CacheError) {
+                try await download.run()
+                return nil
+            } catch {
+                return error
+            }
+        }
+        let error = await task.value
+        #expect(error?.code == .cancelled)
+        withExtendedLifetime(use) {}
+    }
+
     @Test func liveStreamsAreRefused() async throws {
         var files = hls
         for (url, bytes) in files where url.hasSuffix(".m3u8") {
@@ -268,6 +290,27 @@ struct ManifestDownloadTests {
         let served = try DASHOfflinePresentation(
             Array(manifest.utf8), from: base + "stream.mpd", selection: TrackSelection())
         #expect(served.pieces.filter { $0.duration > .zero }.count == 6)
+    }
+
+    /// Its range may be any; it is not read into memory. Within the limit, what is no index ends the download.
+    @Test(arguments: [(1 << 20, false), (1 << 20 + 1, true), (1 << 40, true)])
+    func anIndexThatIsTooLargeIsAsGoodAsNone(_ length: Int, _ isComplete: Bool) async throws {
+        let manifest = """
+            <MPD xmlns="urn:mpeg:dash:schema:mpd:2011" type="static" mediaPresentationDuration="PT8S"><Period>\
+            <AdaptationSet contentType="video"><Representation id="v" bandwidth="1000"><BaseURL>film.mp4</BaseURL>\
+            <SegmentBase indexRange="0-\(length - 1)"/></Representation></AdaptationSet></Period></MPD>
+            """
+        let film = TestFile.segment(7, size: 9000)
+        let test = TestCache(TestOrigin([base + "stream.mpd": Array(manifest.utf8), base + "film.mp4": film]))
+        let item = test.cache.item(base + "stream.mpd", format: .dash)
+        await item.download()
+        #expect((item.progress.status == .complete) == isComplete)
+        guard isComplete else {
+            #expect(item.progress.status.failure == .invalidContent)
+            return
+        }
+        #expect(item.progress.cachedDuration == .seconds(8))
+        #expect(try await item.read(base + "film.mp4") == film)
     }
 
     // MARK: Keys

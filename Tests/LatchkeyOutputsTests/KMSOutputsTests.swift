@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MPL-2.0
 
+import Foundation
 import LatchkeyOutputs
 import LatchkeyProtection
+import Synchronization
 import Testing
 
 /// The part above the kernel's calls, against a device that is a value. Numbers are those of `drm_mode.h`.
@@ -85,6 +87,43 @@ import Testing
             return #expect(Bool(false), "read without a device")
         }
         #expect(reason.contains("/dev/dri"))
+    }
+
+    /// As in a container without udevd: no event tells of a card.
+    @Test func aCardThatComesLaterIsFoundWithoutAnEvent() throws {
+        let folder = NSTemporaryDirectory() + "/drm-\(UUID().uuidString)"
+        defer { try? FileManager.default.removeItem(atPath: folder) }
+        func add(_ name: String) throws {
+            try FileManager.default.createDirectory(atPath: "\(folder)/\(name)", withIntermediateDirectories: true)
+        }
+        try add("card0")
+        let cards = Cards()
+        let outputs = KMSOutputs(folder: folder) { () throws(OutputError) in
+            cards.found.withLock { $0 += 1 }
+            return (0..<cards.count.withLock { $0 }).map { _ in Device([Self.connector(2)]) }
+        }
+        let output = Output(name: "HDMI-A-1", kind: .digital, protection: .hdcpType0)
+        #expect(outputs.read() == .outputs([output]))
+        // A screen is plugged in, and a device that only renders comes.
+        try add("card0-HDMI-A-1")
+        try add("renderD128")
+        #expect(outputs.read() == .outputs([output]) && cards.found.withLock { $0 } == 1)
+        try add("card1")
+        cards.count.withLock { $0 = 2 }
+        #expect(outputs.read() == .outputs([output, output]))
+        #expect(outputs.read() == .outputs([output, output]) && cards.found.withLock { $0 } == 2)
+        try FileManager.default.removeItem(atPath: folder + "/card1")
+        cards.count.withLock { $0 = 1 }
+        #expect(outputs.read() == .outputs([output]))
+        // A process in a sandbox sees no list any more, and keeps what it has open.
+        try FileManager.default.removeItem(atPath: folder)
+        #expect(outputs.read() == .outputs([output]) && cards.found.withLock { $0 } == 3)
+    }
+
+    /// What there is, and how often it was looked for.
+    private final class Cards: Sendable {
+        let count = Mutex(1)
+        let found = Mutex(0)
     }
 
     private static var failure: OutputError? {

@@ -141,7 +141,7 @@ public final class ViewingPermit: Sendable {
             if let self, let begun { self.receive(event, from: begun) }
         }
         begun.onPauseLimit { [weak self] in self?.isAskedToPlay ?? false }
-        if !state.withLock({ $0.isPlaying }) { begun.pause() }
+        tell(begun, told: true)
         begun.start()
     }
 
@@ -241,7 +241,7 @@ public final class ViewingPermit: Sendable {
         }
         guard isLast else {
             // Those that are left are paused.
-            session?.pause()
+            if let session { tell(session) }
             return
         }
         owner?.endViewing()
@@ -257,12 +257,24 @@ public final class ViewingPermit: Sendable {
     }
 
     private func change(_ body: (inout [UInt64: Bool]) -> Void) {
-        let (session, isPlaying) = state.withLock { state -> (ViewingSession?, Bool) in
+        let session = state.withLock { state -> ViewingSession? in
             let wasPlaying = state.isPlaying
             body(&state.users)
-            return (wasPlaying == state.isPlaying ? nil : state.current, state.isPlaying)
+            return wasPlaying == state.isPlaying ? nil : state.current
         }
-        if isPlaying { session?.play() } else { session?.pause() }
+        if let session { tell(session) }
+    }
+
+    /// Tells the session whether media plays. Several users may change that at once, and the session is told without the lock:
+    /// so this looks again after each call, and what is told last is how things stand. `told`: what the session knows.
+    private func tell(_ session: ViewingSession, told: Bool? = nil) {
+        var told = told
+        while let isPlaying = state.withLock({ state -> Bool? in state.current === session ? state.isPlaying : nil }),
+            isPlaying != told
+        {
+            if isPlaying { session.play() } else { session.pause() }
+            told = isPlaying
+        }
     }
 
     // MARK: What happens to the session

@@ -179,6 +179,7 @@ struct ItemDownload: Sendable {
 
     private func downloadPieces() async throws(CacheError) {
         for piece in await store.pieces {
+            if Task.isCancelled { throw CacheError(.cancelled, "the download was paused") }
             if await store.isPresent(piece) { continue }
             guard let url = await store.url(of: piece) else { continue }
             try await store(piece.offset, piece.length, of: url)

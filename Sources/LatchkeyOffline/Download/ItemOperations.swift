@@ -23,6 +23,8 @@ actor ItemOperations {
     /// As it was told last.
     private var progress = CachedItem.Progress()
     private var tellings: UInt64 = 0
+    /// Of what is on disk.
+    private var changes = PendingChanges()
     private var observer: @Sendable (CachedItem.Progress) -> Void = { _ in }
 
     private struct Start {
@@ -117,7 +119,7 @@ actor ItemOperations {
         ItemFetcher(store: store, transport: cache.transport, downloadSize: cache.fetchSize, now: cache.now) {
             [weak self] in
             guard let self else { return }
-            Task { await self.tell() }
+            Task { await self.tellChanges() }
         }
     }
 
@@ -230,6 +232,12 @@ actor ItemOperations {
 
     // MARK: Telling
 
+    /// More is on disk, or less. What changes while the store is asked is told together: to ask costs time on its thread.
+    private func tellChanges() async {
+        guard changes.note() else { return }
+        while changes.next() { await tell() }
+    }
+
     private func tell() async {
         tellings += 1
         let number = tellings
@@ -278,6 +286,27 @@ extension CacheError {
         let name = uri == ItemStore.license ? "license" : "key \(URIReference(uri).printable)"
         return CacheError(
             .licenseNotKept, "the \(name)\(others) \(what), so playback needs the network for it: \(reason)")
+    }
+}
+
+/// Has one task at a time tell of changes. Those that come meanwhile are told together, in its next round. A value.
+struct PendingChanges: Sendable {
+    private var isTelling = false
+    private var hasNew = false
+
+    /// There is a change. True if the caller is to tell, as long as `next` is true.
+    mutating func note() -> Bool {
+        hasNew = true
+        guard !isTelling else { return false }
+        isTelling = true
+        return true
+    }
+
+    /// Whether there is something to tell. If not, the next change has another caller tell.
+    mutating func next() -> Bool {
+        isTelling = hasNew
+        hasNew = false
+        return isTelling
     }
 }
 

@@ -9,6 +9,9 @@ struct PresentationPlan: Sendable {
     /// Bytes of an index in a file.
     let read: @Sendable (Range<UInt64>, String) async throws(CacheError) -> [UInt8]
 
+    /// In bytes. An index has at most 65,535 entries of 12 bytes, and a header.
+    private static let indexLimit: UInt64 = 1 << 20
+
     /// What there is to fetch, and when it plays.
     func make(of presentation: CachedPresentation, _ record: ItemRecord) async throws(CacheError) {
         var pieces: [(url: String, piece: CachedPiece)] = []
@@ -71,11 +74,12 @@ struct PresentationPlan: Sendable {
         }
     }
 
-    /// The parts of a file that has an index.
+    /// The parts of a file that has an index; the whole file if the index is an index of indices, or too large for one.
     private func index(
         _ range: HLSByteRange, of piece: DASHOfflinePresentation.Piece,
         _ add: (Range<UInt64>?, Duration, Duration) -> Void
     ) async throws(CacheError) {
+        guard range.length <= Self.indexLimit else { return add(nil, piece.begin, piece.duration) }
         let bytes = try await read(range.bounds, piece.url)
         let index: ISOSegmentIndex
         do throws(FormatError) {
@@ -106,8 +110,11 @@ struct FileWalk: Sendable {
     let read: @Sendable (Range<UInt64>) async throws(CacheError) -> [UInt8]
     /// Whether the index of the fragments is brought early.
     var wantsIndex = true
+    /// The most boxes at the top of a file. A day of fragments of one second has 172,800 of `moof` and `mdat`.
+    var boxLimit = 1 << 20
 
-    /// Goes to the end of the file, or throws what `bring` and `read` throw.
+    /// Goes to the end of the file, or throws what `bring` and `read` throw. Throws `cancelled` if the task is, and
+    /// `unsupportedContent` for too many boxes.
     func run() async throws(CacheError) {
         let size = try await bring(0, 1)
         var timeline: ISOTimeline?
@@ -116,7 +123,14 @@ struct FileWalk: Sendable {
         var hasSamples = false
         var pieces = PieceCount(known: await store.pieces.count)
         var offset: UInt64 = 0
+        var boxes = 0
         while offset < size {
+            // What is on disk is read without a wait that a cancellation would end.
+            if Task.isCancelled { throw CacheError(.cancelled, "the download was paused") }
+            guard boxes < boxLimit else {
+                throw .unsupportedContent("it has more than \(boxLimit) boxes", at: url)
+            }
+            boxes += 1
             let box = try await box(at: offset, size)
             switch box.type {
             case "moov", "moof":

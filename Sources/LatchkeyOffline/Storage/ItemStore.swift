@@ -261,11 +261,7 @@ actor ItemStore {
         guard let index, writer != nil else { return wanted.forEach { _ = tables.resource($0) } }
         // What cannot be written does not count as known to the index.
         var numbered = tables
-        var added: [CachedResource] = []
-        for url in wanted where numbered.known(url).map({ $0.number < 0 }) ?? true {
-            added.append(numbered.numbered(numbered.resource(url)))
-            numbered.replace(with: added[added.count - 1])
-        }
+        let added = numbered.number(wanted)
         guard !added.isEmpty else { return }
         try index.transaction { () throws(CacheError) in
             for resource in added { try index.write(resource) }
@@ -280,13 +276,13 @@ actor ItemStore {
         } else {
             isPlanUnstored = true
         }
-        tables.pieces = new
+        tables.setPieces(new)
         progress = LinearProgress()
     }
 
     func add(_ piece: CachedPiece) throws(CacheError) {
         if let index, writer != nil { try index.write(piece, pieces.count) } else { isPlanUnstored = true }
-        tables.pieces.append(piece)
+        tables.add(piece)
     }
 
     /// In the order of their times.
@@ -508,37 +504,38 @@ extension ItemStore {
 /// from the last, so that a long presentation costs no more than a short one.
 struct LinearProgress: Sendable {
     private struct Track {
+        /// Where its pieces are among all.
+        var places: [Int] = []
+        /// So many of these were passed: they are there, or do not count.
+        var passed = 0
         var end = Duration.zero
-        var isOpen = true
     }
 
     private var tracks: [Int64: Track] = [:]
-    /// The pieces before this one were looked at.
-    private var next = 0
-    /// The first pieces that are missing, one of each track that came to its end.
-    private var gaps: [Int] = []
+    /// So many pieces have their place in a track.
+    private var placed = 0
+    /// How many pieces were looked at, in all calls together: what it costs.
+    private(set) var looks = 0
 
-    /// `pieces` are in the order of their times within each track, and only grow.
+    /// `pieces` are in the order of their times within each track, and only grow. If they are fewer than before, all begins anew.
     mutating func advance(through pieces: [CachedPiece], isPresent: (CachedPiece) -> Bool) -> Duration {
-        // What stopped a track before may be there now: its later pieces have to be looked at again.
-        if let first = gaps.min(), first < pieces.count, gaps.contains(where: { isPresent(pieces[$0]) }) {
-            for gap in gaps where gap < pieces.count { tracks[pieces[gap].track]?.isOpen = true }
-            next = first
-            gaps = []
+        if pieces.count < placed { self = LinearProgress() }
+        while placed < pieces.count {
+            tracks[pieces[placed].track, default: Track()].places.append(placed)
+            placed += 1
         }
-        while next < pieces.count {
-            let piece = pieces[next]
-            var track = tracks[piece.track] ?? Track()
-            if track.isOpen, piece.end > track.end || piece.duration == .zero {
-                if isPresent(piece) {
+        for (number, known) in tracks {
+            var track = known
+            while track.passed < track.places.count {
+                let piece = pieces[track.places[track.passed]]
+                looks += 1
+                if piece.end > track.end || piece.duration == .zero {
+                    guard isPresent(piece) else { break }
                     track.end = max(track.end, piece.end)
-                } else {
-                    track.isOpen = false
-                    gaps.append(next)
                 }
+                track.passed += 1
             }
-            tracks[piece.track] = track
-            next += 1
+            tracks[number] = track
         }
         return tracks.values.map(\.end).min() ?? .zero
     }

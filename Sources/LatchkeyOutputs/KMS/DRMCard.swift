@@ -125,6 +125,24 @@ public final class DRMCard: KMSDevice {
 
 /// Finds the display devices.
 enum DRMCards {
+    /// Where the kernel lists them, also in containers.
+    static let folder = "/sys/class/drm"
+
+    /// Such as `card0`, of a folder like that: without connectors and devices that only render. Nil if it cannot be read.
+    static func names(in path: String) -> Set<String>? {
+        guard let folder = opendir(path) else { return nil }
+        defer { closedir(folder) }
+        var names: Set<String> = []
+        while let entry = readdir(folder) {
+            // SAFETY: the name ends in NUL, within the entry.
+            let name = withUnsafePointer(to: &entry.pointee.d_name) {
+                $0.withMemoryRebound(to: CChar.self, capacity: 256) { String(cString: $0) }
+            }
+            if name.hasPrefix("card"), name.dropFirst(4).allSatisfy(\.isNumber) { names.insert(name) }
+        }
+        return names
+    }
+
     /// Opens every device that udev knows as a card with connectors. Throws where one cannot be opened.
     static func openAll() throws(OutputError) -> [any KMSDevice] {
         var cards: [any KMSDevice] = []

@@ -11,33 +11,58 @@ import Synchronization
 public final class KMSOutputs: OutputProvider {
     private let devices: Mutex<Devices>
     private let monitor: UeventMonitor?
+    /// Where the kernel lists its devices; nil: no look is taken.
+    private let folder: String?
 
     private struct Devices: ~Copyable {
         var find: () throws(OutputError) -> [any KMSDevice]
         var known: [any KMSDevice]?
+        /// What the kernel listed when these were found; nil: it could not be read.
+        var names: Set<String>?
     }
 
-    /// The devices that udev knows; they are looked for again after a reading failed or a device came.
+    /// The devices that udev knows; they are looked for again after a reading failed or a device came or went.
     public convenience init() {
-        self.init(monitor: UeventMonitor()) { () throws(OutputError) in try DRMCards.openAll() }
+        self.init(monitor: UeventMonitor(), folder: DRMCards.folder) { () throws(OutputError) in
+            try DRMCards.openAll()
+        }
     }
 
     /// These devices, and no hints.
     public convenience init(devices: sending [any KMSDevice]) {
         let list = devices
-        self.init(monitor: nil) { () throws(OutputError) in list }
+        self.init(monitor: nil, folder: nil) { () throws(OutputError) in list }
     }
 
-    private init(monitor: UeventMonitor?, find: sending @escaping () throws(OutputError) -> [any KMSDevice]) {
+    /// No hints; `find` is called again if other devices are listed in `folder`.
+    package convenience init(
+        folder: String, find: sending @escaping () throws(OutputError) -> [any KMSDevice]
+    ) {
+        self.init(monitor: nil, folder: folder, find: find)
+    }
+
+    private init(
+        monitor: UeventMonitor?, folder: String?, find: sending @escaping () throws(OutputError) -> [any KMSDevice]
+    ) {
         self.monitor = monitor
+        self.folder = folder
         devices = Mutex(Devices(find: find))
     }
 
     public func read() -> OutputFacts {
-        devices.withLock { devices in
+        // Read before the devices are opened: one that comes in between is found the next time.
+        let names = folder.flatMap { DRMCards.names(in: $0) }
+        return devices.withLock { devices in
             do throws(OutputError) {
+                // Without udevd, as in containers, no hint tells of a card. A sandbox may hide the list of those that are open.
+                if let names, names != devices.names { devices.known = nil }
                 let found: [any KMSDevice]
-                if let known = devices.known { found = known } else { found = try devices.find() }
+                if let known = devices.known {
+                    found = known
+                } else {
+                    found = try devices.find()
+                    devices.names = names
+                }
                 devices.known = found
                 guard !found.isEmpty else { throw .noDevice }
                 var outputs: [Output] = []

@@ -16,10 +16,23 @@ struct ViewingPermitTests {
     /// A clock that stands still; the test ticks.
     private final class StoppedClock: Sendable {
         let time = Mutex<Int64>(1_000_000)
+        /// Is called once, when the time is asked for next.
+        let interruption = Mutex<(@Sendable () -> Void)?>(nil)
 
         var clock: SessionClock {
             SessionClock(
-                now: { self.time.withLock { $0 } }, sleep: { _ in try await Task.sleep(for: .seconds(86_400)) })
+                now: {
+                    self.interrupt()
+                    return self.time.withLock { $0 }
+                }, sleep: { _ in try await Task.sleep(for: .seconds(86_400)) })
+        }
+
+        private func interrupt() {
+            let body = interruption.withLock { interruption -> (@Sendable () -> Void)? in
+                defer { interruption = nil }
+                return interruption
+            }
+            body?()
         }
     }
 
@@ -105,6 +118,9 @@ struct ViewingPermitTests {
             clock.time.withLock { $0 = max($0, due) }
             viewing.handle(.tick)
         }
+
+        /// Has something happen while the session is told of something else.
+        func interrupt(with body: @escaping @Sendable () -> Void) { clock.interruption.withLock { $0 = body } }
 
         /// Lets time pass in which nothing is due.
         func pass(_ milliseconds: Int64) { clock.time.withLock { $0 += milliseconds } }
@@ -506,6 +522,33 @@ struct ViewingPermitTests {
         #expect(viewing.state.awaySince == nil)
         world.session.viewing?.enterForeground()
         #expect(viewing.state.awaySince == nil)
+    }
+
+    /// Two threads at once: the second user's change reaches the session before the first one's.
+    @Test func theLastChangeOfSeveralUsersCounts() async throws {
+        let world = try World()
+        let watcher = Watcher(world.session)
+        let (first, second) = (
+            try #require(world.session.beginPlayback()), try #require(world.session.beginPlayback())
+        )
+        world.demand()
+        #expect(await watcher.next(where: \.isUsable) != nil)
+        let viewing = try #require(world.session.viewing?.session)
+        // No task looks at the clock any more.
+        await viewing.settled()
+        world.interrupt { first.setPlaying(false) }
+        first.setPlaying(true)
+        #expect(viewing.state.awaySince != nil)
+        first.setPlaying(true)
+        world.interrupt { first.setPlaying(true) }
+        first.setPlaying(false)
+        #expect(viewing.state.awaySince == nil)
+        // The one that plays goes, and the other one begins to play.
+        world.interrupt { second.setPlaying(true) }
+        first.end()
+        #expect(viewing.state.awaySince == nil)
+        second.setPlaying(false)
+        #expect(viewing.state.awaySince != nil)
     }
 
     /// Whether the application wants to play.
