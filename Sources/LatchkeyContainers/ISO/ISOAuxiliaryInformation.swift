@@ -7,8 +7,9 @@ import LatchkeyProtection
 ///
 /// Producers disagree about what offsets are counted from, and leave boxes out, empty or broken. So each reading is
 /// tried, and the first one taken that fits every sample: IVs and maps end where they should, and each map adds up to
-/// the size of its sample. With a constant IV, the number in a box without any map does not count: such samples are
-/// encrypted as a whole. For sound with a constant IV, no box is needed, and none that does not fit counts.
+/// the size of its sample. IVs without maps fit at any place: then, a `senc` or PIFF box that has just one for each
+/// sample goes in front of `saio`. With a constant IV, the number in a box without any map does not count: such samples
+/// are encrypted as a whole. For sound with a constant IV, no box is needed, and none that does not fit counts.
 struct ISOAuxiliaryInformation {
     /// The most bytes that are read from outside of the box.
     static let externalLimit = 16 << 20
@@ -284,6 +285,11 @@ struct ISOAuxiliaryInformation {
         let isConstant = Self.all(layout) { $0.initializationVectorSize == 0 }
         let isSound = Self.all(layout) { $0.media == .audio }
         let sized = sizes != nil && (offsets?.count ?? 0) > 0 && !(isConstant && areSizesEmpty)
+        if sized, areSizesOfVectors(layout) {
+            for list in lists where Self.isWhole(list, layout) {
+                candidates.append(.list(list, forAll: list.count == layout.samples.count))
+            }
+        }
         if sized, let base = bases.first { candidates.append(.sized(from: base)) }
         for list in lists.flatMap({ readings(of: $0, layout, in: storage) })
         where !(isConstant && Self.isEmpty(list, isSound: isSound, in: storage)) {
@@ -297,6 +303,26 @@ struct ISOAuxiliaryInformation {
             }
         }
         return candidates
+    }
+
+    /// Whether the sizes have room for the IVs of encrypted samples alone. IVs may be any bytes, so that those at any place fit.
+    private func areSizesOfVectors(_ layout: ISOSampleLayout) -> Bool {
+        guard let sizes, sizes.count >= layout.samples.count else { return false }
+        return layout.samples.indices.allSatisfy { index in
+            guard let encryption = layout.samples[index].encryption else { return true }
+            return Int(sizes.size(of: index)) == layout.encryptions[Int(encryption)].initializationVectorSize
+        }
+    }
+
+    /// Whether the list is made of the IVs of the encrypted samples, and has as many entries as it should.
+    private static func isWhole(_ list: List, _ layout: ISOSampleLayout) -> Bool {
+        guard !list.hasSubsamples, list.count == layout.samples.count || list.count == layout.protectedCount else {
+            return false
+        }
+        let size = layout.samples.reduce(0) { sum, sample in
+            sum + (sample.encryption.map { layout.encryptions[Int($0)].initializationVectorSize } ?? 0)
+        }
+        return size > 0 && size == list.end - list.start
     }
 
     /// The list, and in front of it the same with maps, if the flag that says so may be missing: there are more bytes than those

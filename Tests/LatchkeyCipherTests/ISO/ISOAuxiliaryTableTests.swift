@@ -197,4 +197,21 @@ import Testing
             #expect(try samples(astray: astray).map(\.vector) == expected.map(\.vector), "\(astray)")
         }
     }
+
+    /// IVs without maps may be any bytes, so that each place that `saio` leads to would fit. Nil: it leads to the samples.
+    @Test(arguments: [0, 24, nil] as [Int?]) func wholeListsGoInFrontOfOffsets(place: Int?) throws {
+        let media = Media(scheme: "cenc", vectorSize: 8, maps: .none, isSound: true)
+        let fragment = BoxBuilder.fragment { size in
+            [
+                BoxBuilder.tfhd(), BoxBuilder.trun(offset: size + 8, sizes: Self.sizes),
+                BoxBuilder.full("saiz", [8] + BoxBuilder.number(2, 4)),
+                BoxBuilder.full("saio", BoxBuilder.number(1, 4) + BoxBuilder.number(place ?? size + 8, 4)),
+                BoxBuilder.full("senc", BoxBuilder.number(2, 4) + media.entry(0) + media.entry(1)),
+            ]
+        }
+        let file =
+            BoxBuilder.movie(BoxBuilder.track(tenc: media.tenc, isSound: true)) + fragment
+            + BoxBuilder.box("mdat", [UInt8](repeating: 0x55, count: Self.sizes.reduce(0, +)))
+        #expect(try ISOLayoutTests().samples(file).map(\.vector) == [0xA1, 0xA2])
+    }
 }
