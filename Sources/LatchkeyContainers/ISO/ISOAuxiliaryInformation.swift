@@ -30,6 +30,8 @@ struct ISOAuxiliaryInformation {
         var end: Int
         var count: Int
         var hasSubsamples: Bool
+        /// Its flags say that it has none.
+        var lacksFlag = false
     }
 
     enum Candidate {
@@ -322,7 +324,22 @@ struct ISOAuxiliaryInformation {
         let size = layout.samples.reduce(0) { sum, sample in
             sum + (sample.encryption.map { layout.encryptions[Int($0)].initializationVectorSize } ?? 0)
         }
-        return size > 0 && size == list.end - list.start
+        return size > 0 && size == list.end - list.start || sizeForAll(list, layout) != nil
+    }
+
+    /// Of an IV, in bytes, if the list is made of IVs of this size, for clear samples too. These should have none.
+    private static func sizeForAll(_ list: List, _ layout: ISOSampleLayout) -> Int? {
+        guard !list.hasSubsamples, list.count == layout.samples.count,
+            let first = layout.samples.lazy.compactMap(\.encryption).first
+        else { return nil }
+        let size = layout.encryptions[Int(first)].initializationVectorSize
+        guard size > 0, list.count * size == list.end - list.start else { return nil }
+        return all(layout) { $0.initializationVectorSize == size } ? size : nil
+    }
+
+    /// What stands behind the last entry of a list and is none: few bytes, or zeros.
+    private static func isPadding(_ range: Range<Int>, in storage: [UInt8]) -> Bool {
+        range.count < 8 || storage[range].allSatisfy { $0 == 0 }
     }
 
     /// The list, and in front of it the same with maps, if the flag that says so may be missing: there are more bytes than those
@@ -335,6 +352,7 @@ struct ISOAuxiliaryInformation {
         else { return [list] }
         var other = list
         other.hasSubsamples = true
+        other.lacksFlag = true
         return [other, list]
     }
 
@@ -456,12 +474,13 @@ extension ISOAuxiliaryInformation {
         }
         var position = list.start
         if let earlier = earlierSamples(layout), earlier.start == position { position += earlier.size }
+        let sizeOfClear = forAll ? Self.sizeForAll(list, layout) ?? 0 : 0
         var isExact = true
         for sample in layout.samples {
             let encryption = sample.encryption.map { layout.encryptions[Int($0)] }
             guard forAll || encryption != nil else { continue }
             let start = position
-            position += encryption?.initializationVectorSize ?? 0
+            position += encryption?.initializationVectorSize ?? sizeOfClear
             guard position <= list.end else {
                 return .broken(.truncated("\(list.name) ends in front of the sample at \(sample.offset)"))
             }
@@ -474,12 +493,20 @@ extension ISOAuxiliaryInformation {
                 count = map.count
                 if encryption != nil, count > 0, map.sum != UInt64(sample.size) {
                     guard sample.size > 0 else { return .broken(Self.mapOfEmptySample(sample)) }
+                    guard !list.lacksFlag else {
+                        return .broken(.malformed("\(list.name): other subsamples than the sample at \(sample.offset)"))
+                    }
                     isExact = false
                 }
             }
             guard let encryption else { continue }
             let isEmpty = encryption.initializationVectorSize == 0 && count == 0
             visit(sample, isEmpty ? nil : start, count > 0)
+        }
+        // IVs that are longer than the sample entry says.
+        guard list.count > wanted || Self.isPadding(position..<list.end, in: storage) else {
+            return .broken(
+                .malformed("\(list.name): \(list.end - position) bytes more than those of its \(wanted) samples"))
         }
         return isExact ? .exact : .readable
     }
