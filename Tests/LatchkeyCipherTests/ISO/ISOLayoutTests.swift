@@ -148,6 +148,28 @@ import Testing
             ])
     }
 
+    /// Demuxers leave out what is of no track of the file, such as metadata. If it is encrypted, nothing tells how.
+    @Test(arguments: [false, true], [false, true]) func tracksThatAreNotThere(isFirst: Bool, hasList: Bool) throws {
+        let list = BoxBuilder.full("senc", BoxBuilder.number(1, 4) + Self.vectors[0])
+        func make(_ size: Int) -> [UInt8] {
+            let own = BoxBuilder.box(
+                "traf", BoxBuilder.tfhd(), BoxBuilder.trun(offset: size + (isFirst ? 28 : 8), sizes: [30]), list)
+            let other = BoxBuilder.box(
+                "traf", BoxBuilder.tfhd(7), BoxBuilder.trun(offset: size + (isFirst ? 8 : 38), sizes: [20]),
+                hasList ? list : [])
+            return BoxBuilder.box(
+                "moof", BoxBuilder.full("mfhd", BoxBuilder.number(1, 4)), isFirst ? other + own : own + other)
+        }
+        let file = BoxBuilder.movie() + make(make(0).count) + Self.media
+        guard hasList else {
+            let offset = file.count - (isFirst ? 30 : 50)
+            #expect(try samples(file) == [Found(offset: offset, vector: 0xA1, subsamples: [])])
+            return
+        }
+        let error = try failure(file)
+        #expect(error.reason.contains("no track 7"), "\(error)")
+    }
+
     @Test(arguments: [[false], [true], [false, true], [true, false]])
     func samplesTellWhatTheyAre(areSound: [Bool]) throws {
         let tracks = areSound.enumerated().map { BoxBuilder.track($0 + 1, isSound: $1) }
