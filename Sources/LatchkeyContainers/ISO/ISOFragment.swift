@@ -84,7 +84,9 @@ struct ISOFragment: Sendable {
         let track = known ?? ISOTrack(unknown: id)
         var base = flags & 0x20000 != 0 ? offset : dataEnd
         if flags & 0x1 != 0 { base = try reader.readUInt64() &+ shift }
-        let entry = flags & 0x2 != 0 ? try reader.readUInt32() : track.defaultEntry
+        let number = flags & 0x2 != 0 ? try reader.readUInt32() : track.defaultEntry
+        // They count from 1. Some writers leave 0 there.
+        let entry = max(number, 1)
         if flags & 0x8 != 0 { try reader.skip(4) }
         let size = flags & 0x10 != 0 ? try reader.readUInt32() : track.defaultSize
         if track.isHidden { patches.append(traf.freeing(from: offset)) }

@@ -170,6 +170,23 @@ import Testing
         #expect(error.reason.contains("no track 7"), "\(error)")
     }
 
+    /// They count from 1. `isDefault`: `trex` has the number, and `tfhd` has none.
+    @Test(arguments: [true, false]) func sampleEntryZeroIsTheFirst(isDefault: Bool) throws {
+        let number = BoxBuilder.number(isDefault ? 0 : 1, 4)
+        let extends = BoxBuilder.full("trex", BoxBuilder.number(1, 4) + number + BoxBuilder.number(0, 12))
+        let movie = BoxBuilder.box("moov", BoxBuilder.track(), BoxBuilder.box("mvex", extends))
+        let fragment = BoxBuilder.fragment { size in
+            [
+                isDefault
+                    ? BoxBuilder.tfhd()
+                    : BoxBuilder.full("tfhd", flags: 0x20002, BoxBuilder.number(1, 4) + BoxBuilder.number(0, 4)),
+                BoxBuilder.trun(offset: size + 8, sizes: [20, 30]),
+                BoxBuilder.full("senc", BoxBuilder.number(2, 4) + Self.vectors.flatMap(\.self)),
+            ]
+        }
+        #expect(try samples(movie + fragment + Self.media).map(\.vector) == [0xA1, 0xA2])
+    }
+
     @Test(arguments: [[false], [true], [false, true], [true, false]])
     func samplesTellWhatTheyAre(areSound: [Bool]) throws {
         let tracks = areSound.enumerated().map { BoxBuilder.track($0 + 1, isSound: $1) }
