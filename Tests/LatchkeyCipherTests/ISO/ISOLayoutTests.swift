@@ -243,6 +243,28 @@ import Testing
             ])
     }
 
+    /// As QuickTime ends a list of boxes.
+    @Test(arguments: [1, 4, 7], [true, false]) func zerosAtTheEndOfASampleEntry(count: Int, isSound: Bool) throws {
+        let zeros = [UInt8](repeating: 0, count: count)
+        let movie = BoxBuilder.movie(BoxBuilder.track(isSound: isSound, end: zeros))
+        #expect(try InitSegment(movie).keyIDs == [KeyID(BoxBuilder.keyID)])
+        let fragment = BoxBuilder.fragment { size in
+            [
+                BoxBuilder.tfhd(), BoxBuilder.trun(offset: size + 8, sizes: [20, 30]),
+                BoxBuilder.full("senc", BoxBuilder.number(2, 4) + Self.vectors.flatMap(\.self)),
+            ]
+        }
+        #expect(try samples(movie + fragment + Self.media).map(\.vector) == [0xA1, 0xA2])
+        // Other bytes are no end of a list.
+        let other = BoxBuilder.movie(BoxBuilder.track(isSound: isSound, end: [UInt8](repeating: 1, count: count)))
+        #expect(throws: FormatError.self) { try InitSegment(other) }
+        // What is put behind the boxes of a clear entry is found again.
+        let clear = try InitSegment(BoxBuilder.movie(BoxBuilder.clearTrack(1, end: zeros)))
+        let keyID = KeyID(high: 1, low: 2)
+        let marked = try clear.markingProtected(scheme: .cenc, keyID: keyID, protectionBoxes: [])
+        #expect(try InitSegment(marked).tracks.first?.encryption?.keyID == keyID)
+    }
+
     @Test func fragmentsWithoutAMovieAreWhatTheDefaultsSay() throws {
         let fragment = BoxBuilder.fragment { size in
             [
