@@ -196,7 +196,8 @@ final class PresentationOrigin: Sendable {
         outgoing.maximumResponseSize = content.limit
         // As the stock demuxers do; some servers have nothing else.
         outgoing.acceptsCompression = content.isText
-        outgoing.toleratesCompression = content == .key
+        // Some servers name a coding that text or a key does not have.
+        outgoing.toleratesCompression = content.isText || content == .key
         return outgoing
     }
 

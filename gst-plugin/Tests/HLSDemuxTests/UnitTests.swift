@@ -315,7 +315,7 @@ struct HLSOriginTests {
         }
         let sent = transport.sent.withLock { $0 }
         #expect(sent.map(\.acceptsCompression) == [true, true, false, false, false])
-        #expect(sent.map(\.toleratesCompression) == [false, false, false, false, true])
+        #expect(sent.map(\.toleratesCompression) == [true, true, false, false, true])
     }
 
     /// For presentations whose segments are elsewhere. The referrer stays as it is for another origin.
