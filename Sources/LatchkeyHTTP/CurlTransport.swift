@@ -154,8 +154,8 @@ struct RedirectChain: Sendable {
 
     /// Whether the request is to be sent again, with a body that is taken as it comes.
     mutating func leavesCoding() -> Bool {
-        guard request.toleratesCompression, !request.acceptsCompression, !request.isTakenAsItComes else { return false }
-        request.isTakenAsItComes = true
+        guard request.toleratesCompression, !request.isTakenAsItComes else { return false }
+        (request.acceptsCompression, request.isTakenAsItComes) = (false, true)
         return true
     }
 

@@ -29,6 +29,7 @@ public struct HTTPRequest: Sendable {
     /// Whether a body that comes compressed is unpacked, although the request asks for one that is not. For keys and licenses:
     /// unpacking leaves copies in memory, and some servers have nothing else. If it cannot be unpacked, the request is sent once
     /// more, and the body is taken as it comes: some servers name a coding that it does not have, such as its character set.
+    /// With `acceptsCompression`, the first request asks for codings, and the second one for none.
     package var toleratesCompression = false
     /// Whether such a body could not be unpacked, and is taken as it comes now. Set by the transport.
     var isTakenAsItComes = false

@@ -33,6 +33,16 @@ public struct HTTPResponse: Sendable {
         headers.first { $0.isNamed(name) }?.value
     }
 
+    /// The status as whoever wants the content sees it: 203 is 200 from a proxy that changed something (RFC 9110, 15.3.4).
+    package static func plainStatus<Status: BinaryInteger>(_ status: Status) -> Status { status == 203 ? 200 : status }
+
+    /// The same with `plainStatus`.
+    package var withPlainStatus: HTTPResponse {
+        var response = self
+        response.status = Self.plainStatus(status)
+        return response
+    }
+
     /// The URL for logs and error texts: without query, fragment and user information.
     public var printableURL: String { URIReference.printable(url) }
 }

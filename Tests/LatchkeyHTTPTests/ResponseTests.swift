@@ -75,10 +75,16 @@ struct ResponseTests {
         #expect(try await transport.send(request).text == "a key as it is")
         #expect(server.requests.map { $0.values("accept-encoding") } == [["identity"], ["identity"]])
         #expect(server.requests.map(\.body) == [[1, 2], [1, 2]])
-        // One that asks for codings has to get one of them.
+        // Also if codings were asked for first.
         request.acceptsCompression = true
+        #expect(try await transport.send(request).text == "a key as it is")
+        #expect(server.requests.count == 4)
+        #expect(server.requests[2].values("accept-encoding") != ["identity"])
+        #expect(server.requests[3].values("accept-encoding") == ["identity"])
+        // One that asks for codings alone has to get one of them.
+        request.toleratesCompression = false
         #expect(try await transport.failure(request).isSameKind(as: .coding("")))
-        #expect(server.requests.count == 3)
+        #expect(server.requests.count == 5)
     }
 
     /// The server of the redirect is asked once more, the one that it leads to once.

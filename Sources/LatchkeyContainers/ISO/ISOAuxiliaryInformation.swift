@@ -7,8 +7,9 @@ import LatchkeyProtection
 ///
 /// Producers disagree about what offsets are counted from, and leave boxes out, empty or broken. So each reading is
 /// tried, and the first one taken that fits every sample: IVs and maps end where they should, and each map adds up to
-/// the size of its sample. With a constant IV, the number in a box without any map does not count: such samples are
-/// encrypted as a whole. For sound with a constant IV, no box is needed, and none that does not fit counts.
+/// the size of its sample. IVs without maps fit at any place: then, a `senc` or PIFF box that has just one for each
+/// sample goes in front of `saio`. With a constant IV, the number in a box without any map does not count: such samples
+/// are encrypted as a whole. For sound with a constant IV, no box is needed, and none that does not fit counts.
 struct ISOAuxiliaryInformation {
     /// The most bytes that are read from outside of the box.
     static let externalLimit = 16 << 20
@@ -29,6 +30,8 @@ struct ISOAuxiliaryInformation {
         var end: Int
         var count: Int
         var hasSubsamples: Bool
+        /// Its flags say that it has none.
+        var lacksFlag = false
     }
 
     enum Candidate {
@@ -284,6 +287,11 @@ struct ISOAuxiliaryInformation {
         let isConstant = Self.all(layout) { $0.initializationVectorSize == 0 }
         let isSound = Self.all(layout) { $0.media == .audio }
         let sized = sizes != nil && (offsets?.count ?? 0) > 0 && !(isConstant && areSizesEmpty)
+        if sized, areSizesOfVectors(layout) {
+            for list in lists where Self.isWhole(list, layout) {
+                candidates.append(.list(list, forAll: list.count == layout.samples.count))
+            }
+        }
         if sized, let base = bases.first { candidates.append(.sized(from: base)) }
         for list in lists.flatMap({ readings(of: $0, layout, in: storage) })
         where !(isConstant && Self.isEmpty(list, isSound: isSound, in: storage)) {
@@ -299,6 +307,41 @@ struct ISOAuxiliaryInformation {
         return candidates
     }
 
+    /// Whether the sizes have room for the IVs of encrypted samples alone. IVs may be any bytes, so that those at any place fit.
+    private func areSizesOfVectors(_ layout: ISOSampleLayout) -> Bool {
+        guard let sizes, sizes.count >= layout.samples.count else { return false }
+        return layout.samples.indices.allSatisfy { index in
+            guard let encryption = layout.samples[index].encryption else { return true }
+            return Int(sizes.size(of: index)) == layout.encryptions[Int(encryption)].initializationVectorSize
+        }
+    }
+
+    /// Whether the list is made of the IVs of the encrypted samples, and has as many entries as it should.
+    private static func isWhole(_ list: List, _ layout: ISOSampleLayout) -> Bool {
+        guard !list.hasSubsamples, list.count == layout.samples.count || list.count == layout.protectedCount else {
+            return false
+        }
+        let size = layout.samples.reduce(0) { sum, sample in
+            sum + (sample.encryption.map { layout.encryptions[Int($0)].initializationVectorSize } ?? 0)
+        }
+        return size > 0 && size == list.end - list.start || sizeForAll(list, layout) != nil
+    }
+
+    /// Of an IV, in bytes, if the list is made of IVs of this size, for clear samples too. These should have none.
+    private static func sizeForAll(_ list: List, _ layout: ISOSampleLayout) -> Int? {
+        guard !list.hasSubsamples, list.count == layout.samples.count,
+            let first = layout.samples.lazy.compactMap(\.encryption).first
+        else { return nil }
+        let size = layout.encryptions[Int(first)].initializationVectorSize
+        guard size > 0, list.count * size == list.end - list.start else { return nil }
+        return all(layout) { $0.initializationVectorSize == size } ? size : nil
+    }
+
+    /// What stands behind the last entry of a list and is none: few bytes, or zeros.
+    private static func isPadding(_ range: Range<Int>, in storage: [UInt8]) -> Bool {
+        range.count < 8 || storage[range].allSatisfy { $0 == 0 }
+    }
+
     /// The list, and in front of it the same with maps, if the flag that says so may be missing: there are more bytes than those
     /// of IVs. It counts only if all maps fit.
     private func readings(of list: List, _ layout: ISOSampleLayout, in storage: [UInt8]) -> [List] {
@@ -309,6 +352,7 @@ struct ISOAuxiliaryInformation {
         else { return [list] }
         var other = list
         other.hasSubsamples = true
+        other.lacksFlag = true
         return [other, list]
     }
 
@@ -430,12 +474,13 @@ extension ISOAuxiliaryInformation {
         }
         var position = list.start
         if let earlier = earlierSamples(layout), earlier.start == position { position += earlier.size }
+        let sizeOfClear = forAll ? Self.sizeForAll(list, layout) ?? 0 : 0
         var isExact = true
         for sample in layout.samples {
             let encryption = sample.encryption.map { layout.encryptions[Int($0)] }
             guard forAll || encryption != nil else { continue }
             let start = position
-            position += encryption?.initializationVectorSize ?? 0
+            position += encryption?.initializationVectorSize ?? sizeOfClear
             guard position <= list.end else {
                 return .broken(.truncated("\(list.name) ends in front of the sample at \(sample.offset)"))
             }
@@ -448,12 +493,20 @@ extension ISOAuxiliaryInformation {
                 count = map.count
                 if encryption != nil, count > 0, map.sum != UInt64(sample.size) {
                     guard sample.size > 0 else { return .broken(Self.mapOfEmptySample(sample)) }
+                    guard !list.lacksFlag else {
+                        return .broken(.malformed("\(list.name): other subsamples than the sample at \(sample.offset)"))
+                    }
                     isExact = false
                 }
             }
             guard let encryption else { continue }
             let isEmpty = encryption.initializationVectorSize == 0 && count == 0
             visit(sample, isEmpty ? nil : start, count > 0)
+        }
+        // IVs that are longer than the sample entry says.
+        guard list.count > wanted || Self.isPadding(position..<list.end, in: storage) else {
+            return .broken(
+                .malformed("\(list.name): \(list.end - position) bytes more than those of its \(wanted) samples"))
         }
         return isExact ? .exact : .readable
     }

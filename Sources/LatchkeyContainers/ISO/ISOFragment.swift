@@ -76,10 +76,17 @@ struct ISOFragment: Sendable {
             throw .malformed("box “traf” without “tfhd”")
         }
         var (reader, _, flags) = try tfhd.fullReader(bytes)
-        let track = try movie.track(try reader.readUInt32())
+        let id = try reader.readUInt32()
+        let known = movie.track(id)
+        guard known != nil || !boxes.contains(where: { ISOTrack.isAboutSamples($0, in: bytes) }) else {
+            throw .malformed("box “moof”: no track \(id) in this file, and its samples are encrypted")
+        }
+        let track = known ?? ISOTrack(unknown: id)
         var base = flags & 0x20000 != 0 ? offset : dataEnd
         if flags & 0x1 != 0 { base = try reader.readUInt64() &+ shift }
-        let entry = flags & 0x2 != 0 ? try reader.readUInt32() : track.defaultEntry
+        let number = flags & 0x2 != 0 ? try reader.readUInt32() : track.defaultEntry
+        // They count from 1. Some writers leave 0 there.
+        let entry = max(number, 1)
         if flags & 0x8 != 0 { try reader.skip(4) }
         let size = flags & 0x10 != 0 ? try reader.readUInt32() : track.defaultSize
         if track.isHidden { patches.append(traf.freeing(from: offset)) }

@@ -24,12 +24,8 @@ struct ISOMovie: Sendable {
 
     private var defaults: ISOEncryption?
 
-    /// The track of a fragment. Throws `malformed` where the file has none of that id.
-    func track(_ id: UInt32) throws(FormatError) -> ISOTrack {
-        if let track = tracks[id] { return track }
-        guard let defaults else { throw .malformed("box “moof”: no track \(id) in this file") }
-        return ISOTrack(id: id, encryption: defaults)
-    }
+    /// The track of a fragment; nil if the file has none of that id.
+    func track(_ id: UInt32) -> ISOTrack? { tracks[id] ?? defaults.map { ISOTrack(id: id, encryption: $0) } }
 
     /// Takes over what a fragment tells of those behind it.
     mutating func note(_ fragment: ISOFragment) {

@@ -57,6 +57,9 @@ struct ISOTrack: Sendable {
         media = encryption.media
     }
 
+    /// One that `moov` does not have, and demuxers leave out: its samples are not decrypted.
+    init(unknown id: UInt32) { self.id = id }
+
     /// Reads a `trak` box. `origin` is where `bytes` start in the file.
     init(_ trak: ISOBox, in bytes: [UInt8], origin: UInt64, encryptsPartialBlocks: Bool) throws(FormatError) {
         var outer: [ISOBox] = []

@@ -232,7 +232,13 @@ extension HLSPlaylistRewriter {
     ) throws(FormatError) {
         switch name {
         case "EXT-X-MEDIA", "EXT-X-I-FRAME-STREAM-INF", "EXT-X-IMAGE-STREAM-INF":
-            let list = try HLSAttributeList(parsing: value)
+            let list: HLSAttributeList
+            do throws(FormatError) {
+                list = try HLSAttributeList(parsing: value)
+            } catch {
+                guard try writeUnread(line, name, value, to: &output) else { throw error }
+                return
+            }
             let role = role(of: name, list)
             if role == .audio, let uri = list["URI"], !uri.isEmpty { sounds.add(list, output.absolute(uri)) }
             try output.write(line, tag: name, list: list) { output, attribute in
@@ -246,6 +252,27 @@ extension HLSPlaylistRewriter {
         default:
             try output.write(line)
         }
+    }
+
+    /// Writes a tag whose list cannot be read, as it is but for its URI. False for what may be encrypted and would be fetched past
+    /// this library: a rendition, or a URI whose end is not known.
+    private func writeUnread(
+        _ line: HLSLine, _ name: Substring, _ value: Substring, to output: inout HLSOutput
+    ) throws(FormatError) -> Bool {
+        guard let start = value.utf8.firstRange(of: "URI=".utf8)?.upperBound else {
+            try output.write(line)
+            return true
+        }
+        let quote = UInt8(ascii: "\"")
+        let quoted = value.utf8[start...]
+        let rest = quoted.dropFirst()
+        guard name != "EXT-X-MEDIA", quoted.first == quote, let end = rest.firstIndex(of: quote), end > rest.startIndex
+        else { return false }
+        let url = output.absolute(Substring(rest[..<end]))
+        output.addChild(url, role: name == "EXT-X-I-FRAME-STREAM-INF" ? .iFrames : .other)
+        let routed = output.url(.playlist(url: url))
+        try output.write("#\(name):\(value[..<start])\"\(routed)\(value[end...])", ending: line.ending)
+        return true
     }
 
     private func role(of tag: Substring, _ list: HLSAttributeList) -> HLSRewriting.Child.Role {

@@ -23,19 +23,19 @@ enum BoxBuilder {
         full("tenc", number(0, 2) + [isProtected ? 1 : 0, UInt8(vectorSize)] + keyID)
     }
 
-    /// A track with one protected sample entry and these boxes behind its `stsd`. `front`: stands in front of its `sinf`.
+    /// A track with one protected sample entry and these boxes behind its `stsd`. `front` and `end`: stand around its `sinf`.
     static func track(
         _ id: Int = 1, scheme: String = "cenc", tenc: [UInt8] = tenc(), table: [[UInt8]] = [], isSound: Bool = false,
-        front: [UInt8] = []
+        front: [UInt8] = [], end: [UInt8] = []
     ) -> [UInt8] {
-        let sinf = front + protection(of: isSound ? "mp4a" : "avc1", scheme: scheme, tenc: tenc)
+        let sinf = front + protection(of: isSound ? "mp4a" : "avc1", scheme: scheme, tenc: tenc) + end
         let entry = box(isSound ? "enca" : "encv", [UInt8](repeating: 0, count: isSound ? 28 : 78), sinf)
         return track(id, entry: entry, table: table, handler: isSound ? "soun" : "vide")
     }
 
     /// A track whose sample entry says nothing of encryption.
-    static func clearTrack(_ id: Int, table: [[UInt8]] = []) -> [UInt8] {
-        track(id, entry: box("avc1", [UInt8](repeating: 0, count: 78)), table: table, handler: "vide")
+    static func clearTrack(_ id: Int, table: [[UInt8]] = [], end: [UInt8] = []) -> [UInt8] {
+        track(id, entry: box("avc1", [UInt8](repeating: 0, count: 78), end), table: table, handler: "vide")
     }
 
     /// As `track(_:)`, of text, whose sample entry has these fields behind those that all have.

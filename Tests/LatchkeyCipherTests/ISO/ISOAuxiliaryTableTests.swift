@@ -197,4 +197,63 @@ import Testing
             #expect(try samples(astray: astray).map(\.vector) == expected.map(\.vector), "\(astray)")
         }
     }
+
+    /// IVs without maps may be any bytes, so that each place that `saio` leads to would fit. Nil: it leads to the samples.
+    @Test(arguments: [0, 24, nil] as [Int?]) func wholeListsGoInFrontOfOffsets(place: Int?) throws {
+        let media = Media(scheme: "cenc", vectorSize: 8, maps: .none, isSound: true)
+        let fragment = BoxBuilder.fragment { size in
+            [
+                BoxBuilder.tfhd(), BoxBuilder.trun(offset: size + 8, sizes: Self.sizes),
+                BoxBuilder.full("saiz", [8] + BoxBuilder.number(2, 4)),
+                BoxBuilder.full("saio", BoxBuilder.number(1, 4) + BoxBuilder.number(place ?? size + 8, 4)),
+                BoxBuilder.full("senc", BoxBuilder.number(2, 4) + media.entry(0) + media.entry(1)),
+            ]
+        }
+        let file =
+            BoxBuilder.movie(BoxBuilder.track(tenc: media.tenc, isSound: true)) + fragment
+            + BoxBuilder.box("mdat", [UInt8](repeating: 0x55, count: Self.sizes.reduce(0, +)))
+        #expect(try ISOLayoutTests().samples(file).map(\.vector) == [0xA1, 0xA2])
+    }
+
+    /// Two samples of sound with IVs of 8 bytes, as the sample entry says.
+    private func sound(_ boxes: [[UInt8]]) -> [UInt8] {
+        let fragment = BoxBuilder.fragment { size in
+            [BoxBuilder.tfhd(), BoxBuilder.trun(offset: size + 8, sizes: Self.sizes)] + boxes
+        }
+        return BoxBuilder.movie(BoxBuilder.track(isSound: true)) + fragment
+            + BoxBuilder.box("mdat", [UInt8](repeating: 0x55, count: Self.sizes.reduce(0, +)))
+    }
+
+    @Test(arguments: [true, false]) func listsWithLongerIVsAreRefused(hasSizes: Bool) {
+        let list = BoxBuilder.full("senc", BoxBuilder.number(2, 4) + Self.needlessVector + Self.needlessVector)
+        let sized = [
+            BoxBuilder.full("saiz", [16] + BoxBuilder.number(2, 4)),
+            BoxBuilder.full("saio", BoxBuilder.number(1, 4) + BoxBuilder.number(0, 4)),
+        ]
+        let error = #expect(throws: FormatError.self) {
+            try ISOLayoutTests().samples(sound([list] + (hasSizes ? sized : [])))
+        }
+        let text = error.map { "\($0)" } ?? ""
+        #expect(text.contains("track 1 ") && text.contains(hasSizes ? "“saiz”" : "“senc”"), "\(text)")
+    }
+
+    @Test func paddingOfListsIsNoIV() throws {
+        let entries = BoxBuilder.number(0xA1, 8) + BoxBuilder.number(0xA2, 8)
+        for padding in [[1, 2, 3], [UInt8](repeating: 0, count: 16)] as [[UInt8]] {
+            let list = BoxBuilder.full("senc", BoxBuilder.number(2, 4) + entries + padding)
+            #expect(try ISOLayoutTests().samples(sound([list])).map(\.vector) == [0xA1, 0xA2])
+        }
+    }
+
+    /// The first sample is clear by its group. With an IV of its own, or without one.
+    @Test(arguments: [true, false]) func clearSamplesMayHaveIVs(hasVector: Bool) throws {
+        let type = Array("seig".utf8)
+        let groups = BoxBuilder.full(
+            "sgpd", version: 1, type + BoxBuilder.number(20, 4) + BoxBuilder.number(1, 4) + BoxBuilder.number(0, 20))
+        let runs = BoxBuilder.full(
+            "sbgp", type + BoxBuilder.number(1, 4) + BoxBuilder.number(1, 4) + BoxBuilder.number(0x10001, 4))
+        let entries = (hasVector ? BoxBuilder.number(0xA1, 8) : []) + BoxBuilder.number(0xA2, 8)
+        let list = BoxBuilder.full("senc", BoxBuilder.number(2, 4) + entries)
+        #expect(try ISOLayoutTests().samples(sound([groups, runs, list])).map(\.vector) == [0xA2])
+    }
 }

@@ -148,6 +148,45 @@ import Testing
             ])
     }
 
+    /// Demuxers leave out what is of no track of the file, such as metadata. If it is encrypted, nothing tells how.
+    @Test(arguments: [false, true], [false, true]) func tracksThatAreNotThere(isFirst: Bool, hasList: Bool) throws {
+        let list = BoxBuilder.full("senc", BoxBuilder.number(1, 4) + Self.vectors[0])
+        func make(_ size: Int) -> [UInt8] {
+            let own = BoxBuilder.box(
+                "traf", BoxBuilder.tfhd(), BoxBuilder.trun(offset: size + (isFirst ? 28 : 8), sizes: [30]), list)
+            let other = BoxBuilder.box(
+                "traf", BoxBuilder.tfhd(7), BoxBuilder.trun(offset: size + (isFirst ? 8 : 38), sizes: [20]),
+                hasList ? list : [])
+            return BoxBuilder.box(
+                "moof", BoxBuilder.full("mfhd", BoxBuilder.number(1, 4)), isFirst ? other + own : own + other)
+        }
+        let file = BoxBuilder.movie() + make(make(0).count) + Self.media
+        guard hasList else {
+            let offset = file.count - (isFirst ? 30 : 50)
+            #expect(try samples(file) == [Found(offset: offset, vector: 0xA1, subsamples: [])])
+            return
+        }
+        let error = try failure(file)
+        #expect(error.reason.contains("no track 7"), "\(error)")
+    }
+
+    /// They count from 1. `isDefault`: `trex` has the number, and `tfhd` has none.
+    @Test(arguments: [true, false]) func sampleEntryZeroIsTheFirst(isDefault: Bool) throws {
+        let number = BoxBuilder.number(isDefault ? 0 : 1, 4)
+        let extends = BoxBuilder.full("trex", BoxBuilder.number(1, 4) + number + BoxBuilder.number(0, 12))
+        let movie = BoxBuilder.box("moov", BoxBuilder.track(), BoxBuilder.box("mvex", extends))
+        let fragment = BoxBuilder.fragment { size in
+            [
+                isDefault
+                    ? BoxBuilder.tfhd()
+                    : BoxBuilder.full("tfhd", flags: 0x20002, BoxBuilder.number(1, 4) + BoxBuilder.number(0, 4)),
+                BoxBuilder.trun(offset: size + 8, sizes: [20, 30]),
+                BoxBuilder.full("senc", BoxBuilder.number(2, 4) + Self.vectors.flatMap(\.self)),
+            ]
+        }
+        #expect(try samples(movie + fragment + Self.media).map(\.vector) == [0xA1, 0xA2])
+    }
+
     @Test(arguments: [[false], [true], [false, true], [true, false]])
     func samplesTellWhatTheyAre(areSound: [Bool]) throws {
         let tracks = areSound.enumerated().map { BoxBuilder.track($0 + 1, isSound: $1) }
@@ -202,6 +241,28 @@ import Testing
                 Found(offset: start, vector: 0xA1, subsamples: []),
                 Found(offset: start + 20, vector: 0xA2, subsamples: []),
             ])
+    }
+
+    /// As QuickTime ends a list of boxes.
+    @Test(arguments: [1, 4, 7], [true, false]) func zerosAtTheEndOfASampleEntry(count: Int, isSound: Bool) throws {
+        let zeros = [UInt8](repeating: 0, count: count)
+        let movie = BoxBuilder.movie(BoxBuilder.track(isSound: isSound, end: zeros))
+        #expect(try InitSegment(movie).keyIDs == [KeyID(BoxBuilder.keyID)])
+        let fragment = BoxBuilder.fragment { size in
+            [
+                BoxBuilder.tfhd(), BoxBuilder.trun(offset: size + 8, sizes: [20, 30]),
+                BoxBuilder.full("senc", BoxBuilder.number(2, 4) + Self.vectors.flatMap(\.self)),
+            ]
+        }
+        #expect(try samples(movie + fragment + Self.media).map(\.vector) == [0xA1, 0xA2])
+        // Other bytes are no end of a list.
+        let other = BoxBuilder.movie(BoxBuilder.track(isSound: isSound, end: [UInt8](repeating: 1, count: count)))
+        #expect(throws: FormatError.self) { try InitSegment(other) }
+        // What is put behind the boxes of a clear entry is found again.
+        let clear = try InitSegment(BoxBuilder.movie(BoxBuilder.clearTrack(1, end: zeros)))
+        let keyID = KeyID(high: 1, low: 2)
+        let marked = try clear.markingProtected(scheme: .cenc, keyID: keyID, protectionBoxes: [])
+        #expect(try InitSegment(marked).tracks.first?.encryption?.keyID == keyID)
     }
 
     @Test func fragmentsWithoutAMovieAreWhatTheDefaultsSay() throws {

@@ -283,6 +283,35 @@ import Testing
         }
     }
 
+    /// Nothing of protection depends on them: they have no URI, or one that can be told.
+    @Test func someTagsThatCannotBeReadStay() throws {
+        let lines = [
+            #"#EXT-X-MEDIA:TYPE=CLOSED-CAPTIONS,GROUP-ID="cc",NAME="English "CC1"",INSTREAM-ID="CC1""#,
+            #"#EXT-X-MEDIA:TYPE=CLOSED-CAPTIONS,GROUP-ID="cc",NAME="English",DEFAULT,INSTREAM-ID="CC1""#,
+            "#EXT-X-I-FRAME-STREAM-INF:BANDWIDTH=3,CODECS=avc1.4d400d,mp4a.40.2",
+        ]
+        let frames = #"#EXT-X-I-FRAME-STREAM-INF:BANDWIDTH=3,CODECS=avc1.4d400d,mp4a.40.2,URI="i.m3u8",A=1"#
+        let master = (["#EXTM3U"] + lines + [frames, "#EXT-X-STREAM-INF:BANDWIDTH=1", "v.m3u8"]).joined(separator: "\n")
+        var rewriter = HLSPlaylistRewriter(keyFormats: [])
+        let (text, result) = try rewriter.rewrite(master, from: "https://a.test/m.m3u8", routes: routes)
+        for line in lines { #expect(text.contains("\(line)\n")) }
+        let routed = playlist("https://a.test/i.m3u8")
+        #expect(text.contains(#"CODECS=avc1.4d400d,mp4a.40.2,URI="\#(routed)",A=1"#))
+        #expect(!text.contains(#""i.m3u8""#))
+        #expect(result.children.map(\.url) == ["https://a.test/i.m3u8", "https://a.test/v.m3u8"])
+        #expect(result.children.first?.role == .iFrames)
+    }
+
+    @Test(arguments: [
+        #"#EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID="a",NAME="English "1"",URI="a.m3u8""#,
+        "#EXT-X-I-FRAME-STREAM-INF:BANDWIDTH=3,CODECS=avc1.4d400d,mp4a.40.2,URI=i.m3u8",
+    ]) func othersAreAnError(line: String) {
+        var rewriter = HLSPlaylistRewriter(keyFormats: [])
+        #expect(throws: FormatError.self) {
+            try rewriter.rewrite("#EXTM3U\n\(line)\n#EXT-X-STREAM-INF:BANDWIDTH=1\nv.m3u8", routes: routes)
+        }
+    }
+
     @Test func aMasterPlaylistInANewPlace() throws {
         var rewriter = HLSPlaylistRewriter(keyFormats: [])
         let master = "#EXTM3U\n#EXT-X-STREAM-INF:BANDWIDTH=1\nv.m3u8"

@@ -282,9 +282,8 @@ final class ClearStart {
     /// Media is told by its first bytes, of which nothing is copied.
     private static func front(of bytes: UnsafeRawBufferPointer) -> Front {
         guard bytes.count >= 8 else { return .media }
+        if beginsInitSegment(bytes) { return .initSegment }
         let word = bytes.loadUnaligned(as: UInt32.self).bigEndian
-        let type = bytes.loadUnaligned(fromByteOffset: 4, as: UInt32.self).bigEndian
-        if type == ftyp || type == moov { return .initSegment }
         let note: SegmentKey? =
             if word >> 24 == 0x47, Int(word >> 8 & 0x1FFF) == SegmentKey.pid {
                 SegmentKey(transportStreamPackets: bytes.prefix(SegmentKey.packetSize))
@@ -296,6 +295,22 @@ final class ClearStart {
         return note.map { .note(isEncrypted: $0.keyID != nil) } ?? .media
     }
 
+    /// A few boxes that say nothing of the media may stand in front of an init segment.
+    static func beginsInitSegment(_ bytes: UnsafeRawBufferPointer) -> Bool {
+        var place = 0
+        for _ in 0..<8 {
+            guard bytes.count - place >= 8 else { return false }
+            let size = Int(bytes.loadUnaligned(fromByteOffset: place, as: UInt32.self).bigEndian)
+            let type = bytes.loadUnaligned(fromByteOffset: place + 4, as: UInt32.self).bigEndian
+            if type == ftyp || type == moov { return true }
+            guard passed.contains(type), size >= 8, size <= bytes.count - place else { return false }
+            place += size
+        }
+        return false
+    }
+
+    /// `free`, `skip`, `styp`, `uuid`
+    private static let passed: Set<UInt32> = [0x6672_6565, 0x736B_6970, 0x7374_7970, 0x7575_6964]
     private static let ftyp: UInt32 = 0x6674_7970
     private static let moov: UInt32 = 0x6D6F_6F76
     private static let id3: UInt32 = 0x49_4433

@@ -112,7 +112,7 @@ final class PresentationOrigin: Sendable {
         state.withLock { $0.demuxerHeaders = request.headers.filter(Self.isPassedOn) }
     }
 
-    /// The response, whatever its status.
+    /// The response, whatever its status; 203 is 200 here.
     ///
     /// What the stock demuxer sent goes along as it was, but for what is secret in its referrer, and for its cookies, which may
     /// be those that servers set: `cookies` has these. What only the source element knows, such as Authorization and the
@@ -128,7 +128,7 @@ final class PresentationOrigin: Sendable {
             outgoing.headers.removeAll(where: Self.isCookie)
         }
         do {
-            let response = try await transport(for: place).send(outgoing)
+            let response = try await transport(for: place).send(outgoing).withPlainStatus
             if content.isText { note(response, of: url) }
             return response
         } catch {
@@ -151,7 +151,7 @@ final class PresentationOrigin: Sendable {
     }
 
     /// A segment, whose body goes to `receiver` as it comes and as `gate` lets it (`HTTPTransport`). `range` is the value of
-    /// a `Range` field. Fails if no byte comes for `stallTimeout`.
+    /// a `Range` field. Fails if no byte comes for `stallTimeout`. The status 203 is 200 here.
     func receive(
         _ url: String, for request: LoopbackRequest, range: String?, stallTimeout: Duration,
         through gate: HTTPBodyGate, to receiver: @escaping HTTPBodyReceiver
@@ -161,8 +161,9 @@ final class PresentationOrigin: Sendable {
         outgoing.timeout = .seconds(86_400)
         outgoing.maximumResponseSize = ContentRange.limit
         outgoing.stallTimeout = stallTimeout
+        let plain: HTTPBodyReceiver = { head, piece in receiver(head.withPlainStatus, piece) }
         do {
-            return try await transport(for: url).send(outgoing, through: gate, to: receiver)
+            return try await transport(for: url).send(outgoing, through: gate, to: plain).withPlainStatus
         } catch {
             throw .transport(error, of: medium)
         }
@@ -196,7 +197,8 @@ final class PresentationOrigin: Sendable {
         outgoing.maximumResponseSize = content.limit
         // As the stock demuxers do; some servers have nothing else.
         outgoing.acceptsCompression = content.isText
-        outgoing.toleratesCompression = content == .key
+        // Some servers name a coding that text or a key does not have.
+        outgoing.toleratesCompression = content.isText || content == .key
         return outgoing
     }
 

@@ -95,12 +95,13 @@ final class StillnessWatch: Sendable {
             let begin = begins[answer.id]
             if answer.isFinished { (requests[answer.id], begins[answer.id]) = (nil, nil) }
             guard case .segment(let url) = request else { return }
+            let hasMedia = [200, 206].contains(HTTPResponse.plainStatus(answer.status))
             if isAnyOwn {
-                if [200, 206].contains(answer.status), answers.count < Self.answerLimit { answers.append(answer) }
+                if hasMedia, answers.count < Self.answerLimit { answers.append(answer) }
                 return
             }
             lastURL = answer.url
-            guard [200, 206].contains(answer.status) else { return }
+            guard hasMedia else { return }
             stillness.didFetch(url, at: MonotonicTime.now)
             if answer.isFinished { stillness.didComplete(url, range: answer.range, since: begin) }
         }

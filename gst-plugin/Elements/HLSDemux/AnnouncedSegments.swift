@@ -58,7 +58,7 @@ final class AnnouncedSegments: Sendable {
 
     /// Why the segment that the HTTP client got cannot be used; nil if it may be.
     func flaw(of answer: HTTPClientAnswer) -> HLSFailure? {
-        guard [200, 204, 206].contains(answer.status),
+        guard [200, 204, 206].contains(HTTPResponse.plainStatus(answer.status)),
             let servers = state.withLock({ $0.segments.isEmpty ? nil : $0.servers })
         else { return nil }
         var url = answer.url
@@ -84,7 +84,7 @@ final class AnnouncedSegments: Sendable {
 
     /// Nil where it is not known, or that of a part.
     private static func length(of answer: HTTPClientAnswer) -> UInt64? {
-        switch answer.status {
+        switch HTTPResponse.plainStatus(answer.status) {
         case 200: answer.length
         case 204: 0
         default: nil

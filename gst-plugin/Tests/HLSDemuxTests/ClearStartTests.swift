@@ -38,4 +38,24 @@ struct ClearStartTests {
         #expect([UInt8]().withUnsafeBytes { !ClearStart.namesEncryption($0) })
         #expect(Array("encv".utf8).withUnsafeBytes { ClearStart.namesEncryption($0) })
     }
+
+    @Test(arguments: cases) func boxesInFrontOfAnInitSegment(_ name: String, _ isProtected: Bool) throws {
+        let start = try CorpusCase(name).bytes("v_init.mp4")
+        let media = try CorpusCase(name).bytes("v_1.m4s")
+        for type in ["free", "skip", "styp", "uuid"] {
+            let box: [UInt8] = [0, 0, 0, 24] + Array(type.utf8) + [UInt8](repeating: 1, count: 16)
+            for front in [box, box + box] {
+                #expect((front + start).withUnsafeBytes { ClearStart.beginsInitSegment($0) }, "\(type)")
+                #expect((front + start).withUnsafeBytes { ClearStart.isProtected($0) } == isProtected, "\(type)")
+                #expect((front + media).withUnsafeBytes { !ClearStart.beginsInitSegment($0) }, "\(type)")
+            }
+            // One that is cut off, or shorter than its header.
+            #expect(box.dropLast().withUnsafeBytes { !ClearStart.beginsInitSegment($0) })
+            var short = box + start
+            short[3] = 7
+            #expect(short.withUnsafeBytes { !ClearStart.beginsInitSegment($0) })
+        }
+        #expect(start.withUnsafeBytes { ClearStart.beginsInitSegment($0) })
+        #expect(media.withUnsafeBytes { !ClearStart.beginsInitSegment($0) })
+    }
 }

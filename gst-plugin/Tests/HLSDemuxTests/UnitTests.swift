@@ -261,13 +261,14 @@ struct HLSOriginTests {
     private final class Transport: HTTPTransport {
         let sent = Mutex<[HTTPRequest]>([])
         private let moved: [String: String]
+        private let status: Int
 
         /// `moved`: where redirects for good lead.
-        init(moved: [String: String] = [:]) { self.moved = moved }
+        init(moved: [String: String] = [:], status: Int = 200) { (self.moved, self.status) = (moved, status) }
 
         func send(_ request: HTTPRequest) async throws(HTTPError) -> HTTPResponse {
             sent.withLock { $0.append(request) }
-            var response = HTTPResponse(status: 200, body: Array(0..<100), url: moved[request.url] ?? request.url)
+            var response = HTTPResponse(status: status, body: Array(0..<100), url: moved[request.url] ?? request.url)
             response.movedURL = moved[request.url]
             return response
         }
@@ -306,6 +307,24 @@ struct HLSOriginTests {
         }
     }
 
+    /// A proxy that changed something of the answer says 203. What was asked for may come as a whole.
+    @Test func status203CountsAs200() async throws {
+        let origin = PresentationOrigin(transport: Transport(status: 203))
+        let url = "https://a.test/v"
+        for content in [PresentationOrigin.Content.playlist, .manifest, .initSegment, .segment, .key] {
+            #expect(try await origin.response(content, url).status == 200)
+            #expect(try await origin.bytes(content, url).count == 100)
+        }
+        let part = try await origin.bytes(.segment, url, range: HLSByteRange(offset: 10, length: 5))
+        #expect(part == [10, 11, 12, 13, 14])
+        let heads = Mutex<[Int]>([])
+        let end = try await origin.receive(
+            url, for: LoopbackRequest(path: "x"), range: nil, stallTimeout: .seconds(1), through: HTTPBodyGate()
+        ) { head, _ in heads.withLock { $0.append(head.status) } }
+        #expect(end.status == 200)
+        #expect(heads.withLock { $0 } == [200])
+    }
+
     /// As the stock demuxers ask, but for keys, which come compressed from servers that have nothing else.
     @Test func textMayComeCompressed() async throws {
         let transport = Transport()
@@ -315,7 +334,7 @@ struct HLSOriginTests {
         }
         let sent = transport.sent.withLock { $0 }
         #expect(sent.map(\.acceptsCompression) == [true, true, false, false, false])
-        #expect(sent.map(\.toleratesCompression) == [false, false, false, false, true])
+        #expect(sent.map(\.toleratesCompression) == [true, true, false, false, true])
     }
 
     /// For presentations whose segments are elsewhere. The referrer stays as it is for another origin.
