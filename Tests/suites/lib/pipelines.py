@@ -8,16 +8,13 @@ import threading
 import time
 import traceback
 
-import gi
+from gi.repository import GLib
 
+import bindings
 from bounds import PATIENCE
 
-gi.require_version("Gst", "1.0")
-from gi.repository import GLib, Gst  # noqa: E402
+Gst = bindings.start()
 
-Gst.init(None)
-
-# Looked up once: the bindings make such names when they are first used, and not safely in many threads at once.
 PROBE_OK = Gst.PadProbeReturn.OK
 BUFFER = Gst.PadProbeType.BUFFER
 BUFFER_LIST = Gst.PadProbeType.BUFFER_LIST
