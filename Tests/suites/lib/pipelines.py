@@ -1,12 +1,16 @@
 # SPDX-License-Identifier: MPL-2.0
 """Pipelines that are watched: what leaves the decryptors, what the bus says, and when it ends."""
 
+import atexit
 import functools
 import hashlib
+import os
 import re
+import sys
 import threading
 import time
 import traceback
+import weakref
 
 from gi.repository import GLib
 
@@ -83,6 +87,29 @@ def keeps_failure(handler):
     return keeping
 
 
+_watched = weakref.WeakSet()
+
+
+def _is_ended_by_error():
+    """Whether an exception ends the program. The bindings keep one of a handler the same way, which does not begin in a module."""
+    begin = getattr(sys, "last_traceback", None)
+    return begin is not None and begin.tb_frame.f_code.co_name == "<module>" and issubclass(sys.last_type, Exception)
+
+
+@atexit.register
+def _leave():
+    """A pipeline that is left running calls its probes also while Python ends, which crashes. A process with such a pipeline ends
+    here, if it has told results or met an error, with the status that it was to have."""
+    is_failed = _is_ended_by_error()
+    has_told = getattr(sys.modules.get("children"), "has_told", False)
+    if (is_failed or has_told) and any(watched.is_left() for watched in list(_watched)):
+        try:
+            sys.stdout.flush()
+            sys.stderr.flush()
+        finally:
+            os._exit(1 if is_failed else 0)
+
+
 class Packets:
     """The MD5 sums of what a pad sends, in order."""
 
@@ -133,6 +160,7 @@ class Watched:
         self.arrived = threading.Condition()
         # What each decryptor was given so far: buffers, and whether the end.
         self.inputs = {}
+        _watched.add(self)
         self.pipeline.connect("deep-element-added", self._element_added)
 
     # What is in it
@@ -226,6 +254,10 @@ class Watched:
         before = time.monotonic()
         self.pipeline.set_state(Gst.State.NULL)
         return time.monotonic() - before
+
+    def is_left(self):
+        """Whether it is still to be stopped. Also after Gst.deinit(), behind which nothing may be called."""
+        return self.pipeline.current_state != Gst.State.NULL
 
     def next_message(self, wanted, deadline=10.0 * PATIENCE):
         """The next message for which `wanted` is true, or None after `deadline` seconds."""
