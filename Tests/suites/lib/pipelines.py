@@ -25,6 +25,8 @@ BUFFER_LIST = Gst.PadProbeType.BUFFER_LIST
 DOWNSTREAM_EVENT = Gst.PadProbeType.EVENT_DOWNSTREAM
 END_OF_STREAM = Gst.EventType.EOS
 HEADER = Gst.BufferFlags.HEADER
+# What the bus is full of.
+USUAL = Gst.MessageType.STATE_CHANGED | Gst.MessageType.STREAM_STATUS | Gst.MessageType.TAG
 KINDS = {"video": Gst.StreamType.VIDEO, "audio": Gst.StreamType.AUDIO, "text": Gst.StreamType.TEXT}
 
 ENCRYPTED = ("application/x-cenc", "application/x-cbcs", "application/x-webm-enc")
@@ -311,18 +313,28 @@ class Watched:
         return "; ".join([*(failure.replace("\n", " | ") for failure in self.failures), *parts])
 
     def what_waits(self):
-        """The state of the pipeline, the elements that are on their way to another one, and what happened so far."""
+        """The state of the pipeline, the elements that are on their way to another one, which sinks have their end, which queues
+        hold something, what the bus said last, and what happened so far."""
         parts = []
 
         def look(element):
             result, state, pending = element.get_state(0)
             if element is self.pipeline or result not in (Gst.StateChangeReturn.SUCCESS, Gst.StateChangeReturn.NO_PREROLL):
                 parts.append(f"{element.get_name()}: {result.value_nick}, {state.value_nick}, pending {pending.value_nick}")
+            if element.find_property("current-level-buffers") and element.get_property("current-level-buffers"):
+                parts.append(f"{element.get_name()} holds {element.get_property('current-level-buffers')} buffers")
+            pad = element.get_static_pad("sink")
+            # Elements of fakesink's kind.
+            if pad and element.find_property("last-sample") and element.find_property("sync"):
+                has_end = pad.get_sticky_event(END_OF_STREAM, 0) is not None
+                parts.append(f"{element.get_name()} has {'its' if has_end else 'no'} end")
 
         look(self.pipeline)
         # An element that comes meanwhile ends the look.
         self.pipeline.iterate_recurse().foreach(look)
-        return "; ".join([*parts, self.what_happened()])
+        last = [f"{Gst.MessageType.get_name(message.type)} of {message.src.get_name() if message.src else None}"
+                for message in self.messages if not message.type & USUAL][-6:]
+        return "; ".join([*parts, f"last: {', '.join(last)}", self.what_happened()])
 
     def what_may_hang(self):
         """Words for what is in the collections of streams that were posted, if stock elements may hang with it: see
