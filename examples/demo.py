@@ -204,6 +204,9 @@ def main():
             out.write(f"[latchkey]\nkey-system=clearkey\nlicense-url={server}/clearkey\n")
         os.environ["LATCHKEY_CONFIG"] = configuration
         Gst.init(None)
+        # Made now: two threads that use one first at the same moment have two, and a probe fails.
+        for name in ("Buffer", "BufferList", "Caps", "Element", "Pad", "PadProbeInfo", "PadProbeReturn", "PadProbeType", "Structure"):
+            getattr(Gst, name)
         print(f"playing {server}/media/stream.mpd, licenses from {server}/clearkey", flush=True)
         player = Player(f"{server}/media/stream.mpd", arguments.real_time)
         player.play()

@@ -18,11 +18,15 @@ import time
 from ranges import within
 
 RESULT = "RESULT "
+# Whether this process is a child that has told a result.
+has_told = False
 
 
 def tell(name, reason=None):
     """In a child: the result of one check; `reason` is None where it passed. It did not if a handler of a pipeline that it watched
     has failed."""
+    global has_told
+    has_told = True
     watching = sys.modules.get("pipelines")
     failed = watching.take_failures() if watching else None
     print(RESULT + json.dumps([name, reason or failed]), flush=True)

@@ -10,6 +10,7 @@ import threading
 import urllib.request
 
 import agent_scenes
+import bindings
 import children
 import corpus
 import exit_scenes
@@ -242,13 +243,7 @@ def delegate(_language):
 
 def released(_language):
     """The agent goes in the middle of playback: it ends, and says why; its listener hears no more."""
-    import gi
-
-    gi.require_version("Gst", "1.0")
-    from gi.repository import Gst
-
-    latchkey = module()
-    Gst.init(None)
+    latchkey, Gst = module(), bindings.start()
     latchkey.register_elements()
     with World(name=MP4) as world:
         path = world.only_playready()
@@ -276,13 +271,7 @@ def released(_language):
 
 def teardown_error(_language):
     """The agent is closed as soon as its player is stopped: its listener still hears that the session could not be ended."""
-    import gi
-
-    gi.require_version("Gst", "1.0")
-    from gi.repository import Gst
-
-    latchkey = module()
-    Gst.init(None)
+    latchkey, Gst = module(), bindings.start()
     latchkey.register_elements()
     with children.Folder() as folder, agent_scenes.viewing(folder, 4, options=("--session-interval", "60")) as scene:
         film = f"{scene.server.url}/media/movie.mp4"

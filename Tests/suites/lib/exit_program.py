@@ -7,6 +7,8 @@ import os
 import sys
 import time
 
+import bindings
+
 calls, microseconds, url, cache, *rest = sys.argv[1:]
 played, is_stopped = rest[:1], rest[1:] == ["null"]
 if int(microseconds) % 2:
@@ -27,12 +29,7 @@ def heard(*_):
 
 def play(url):
     """By an agent of its own, in time."""
-    import gi
-
-    gi.require_version("Gst", "1.0")
-    from gi.repository import Gst
-
-    Gst.init(None)
+    Gst = bindings.start()
     latchkey.register_elements()
     player = Gst.ElementFactory.make("playbin3")
     player.set_property("uri", url)
@@ -64,8 +61,7 @@ for call in calls.split(","):
 players = [play(url) for url in played]
 time.sleep(int(microseconds) / 1e6)
 if is_stopped:
-    from gi.repository import Gst
-
+    Gst = bindings.start()
     for player, _agent in players:
         if player.set_state(Gst.State.NULL) != Gst.StateChangeReturn.SUCCESS:
             sys.exit(3)

@@ -9,6 +9,8 @@ import os
 import random
 import sys
 
+import bindings
+
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "..", "examples"))
 import latchkey  # noqa: E402
 import latchkey_cache  # noqa: E402
@@ -50,12 +52,7 @@ def set_picture():
 
 
 def attach():
-    import gi
-
-    gi.require_version("Gst", "1.0")
-    from gi.repository import Gst
-
-    Gst.init(None)
+    Gst = bindings.start()
     pipeline = Gst.Pipeline.new("first")
     attached = agent()
     attached.attach(pipeline)

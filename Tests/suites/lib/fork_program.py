@@ -9,14 +9,10 @@ import threading
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "..", "examples"))
-import gi  # noqa: E402
-
-gi.require_version("Gst", "1.0")
-from gi.repository import Gst  # noqa: E402
-
+import bindings  # noqa: E402
 import latchkey  # noqa: E402
 
-Gst.init(None)
+bindings.start()
 latchkey.register_elements()
 glib, gst = ctypes.CDLL("libglib-2.0.so.0"), ctypes.CDLL("libgstreamer-1.0.so.0")
 gst.gst_registry_get.restype = ctypes.c_void_p

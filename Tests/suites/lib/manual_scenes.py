@@ -12,6 +12,7 @@ import zlib
 
 import agent_scenes
 import audio_media
+import bindings
 import children
 import corpus
 import embedding_scenes
@@ -82,9 +83,7 @@ def delegated_join():
 def held_media():
     """Told without a license, and again at the end of one. What was decrypted plays on meanwhile; the rest follows with the
     next license."""
-    latchkey = embedded()
-    from gi.repository import Gst
-
+    latchkey, Gst = embedded(), bindings.start()
     with World("life:2", name=MP4) as world:
         path, heard, answers = world.only_playready(), queue.Queue(), queue.Queue()
         agent = latchkey.Agent(f"file://{path}")
@@ -251,8 +250,7 @@ def audio_tracks_of(kind):
 
 def playing(agent, url, audio_sink, begun):
     """Plays to the end in a player of Python. `begun` is called as soon as it plays."""
-    from gi.repository import Gst
-
+    Gst = bindings.start()
     player = Gst.ElementFactory.make("playbin3")
     player.props.uri = url
     for name, sink in (("video_sink", PACED), ("audio_sink", audio_sink)):
@@ -278,12 +276,9 @@ def playing(agent, url, audio_sink, begun):
 def embedded():
     """The library in Python."""
     sys.path.insert(0, os.path.join(corpus.REPOSITORY, "examples"))
-    import gi
-    gi.require_version("Gst", "1.0")
-    from gi.repository import Gst
     import latchkey
 
-    Gst.init(None)
+    bindings.start()
     latchkey.register_elements()
     return latchkey
 
@@ -435,14 +430,7 @@ def hdmi_elsewhere():
 
 def hdmi_each_agent():
     """One agent forbids HDMI, and the other one of the same process plays there."""
-    sys.path.insert(0, os.path.join(corpus.REPOSITORY, "examples"))
-    import gi
-    gi.require_version("Gst", "1.0")
-    from gi.repository import Gst
-    import latchkey
-
-    Gst.init(None)
-    latchkey.register_elements()
+    latchkey, Gst = embedded(), bindings.start()
     with World(name=DASH) as world:
         script = world.folder.write("outputs.txt", "0 HDMI-A-1:digital:none\n")
         agents = [latchkey.Agent(url(world, "stream.mpd"), automatic=True) for _ in range(2)]

@@ -1,29 +1,32 @@
 # SPDX-License-Identifier: MPL-2.0
 """Pipelines that are watched: what leaves the decryptors, what the bus says, and when it ends."""
 
+import atexit
 import functools
 import hashlib
+import os
 import re
+import sys
 import threading
 import time
 import traceback
+import weakref
 
-import gi
+from gi.repository import GLib
 
+import bindings
 from bounds import PATIENCE
 
-gi.require_version("Gst", "1.0")
-from gi.repository import GLib, Gst  # noqa: E402
+Gst = bindings.start()
 
-Gst.init(None)
-
-# Looked up once: the bindings make such names when they are first used, and not safely in many threads at once.
 PROBE_OK = Gst.PadProbeReturn.OK
 BUFFER = Gst.PadProbeType.BUFFER
 BUFFER_LIST = Gst.PadProbeType.BUFFER_LIST
 DOWNSTREAM_EVENT = Gst.PadProbeType.EVENT_DOWNSTREAM
 END_OF_STREAM = Gst.EventType.EOS
 HEADER = Gst.BufferFlags.HEADER
+# What the bus is full of.
+USUAL = Gst.MessageType.STATE_CHANGED | Gst.MessageType.STREAM_STATUS | Gst.MessageType.TAG
 KINDS = {"video": Gst.StreamType.VIDEO, "audio": Gst.StreamType.AUDIO, "text": Gst.StreamType.TEXT}
 
 ENCRYPTED = ("application/x-cenc", "application/x-cbcs", "application/x-webm-enc")
@@ -86,6 +89,29 @@ def keeps_failure(handler):
     return keeping
 
 
+_watched = weakref.WeakSet()
+
+
+def _is_ended_by_error():
+    """Whether an exception ends the program. The bindings keep one of a handler the same way, which does not begin in a module."""
+    begin = getattr(sys, "last_traceback", None)
+    return begin is not None and begin.tb_frame.f_code.co_name == "<module>" and issubclass(sys.last_type, Exception)
+
+
+@atexit.register
+def _leave():
+    """A pipeline that is left running calls its probes also while Python ends, which crashes. A process with such a pipeline ends
+    here, if it has told results or met an error, with the status that it was to have."""
+    is_failed = _is_ended_by_error()
+    has_told = getattr(sys.modules.get("children"), "has_told", False)
+    if (is_failed or has_told) and any(watched.is_left() for watched in list(_watched)):
+        try:
+            sys.stdout.flush()
+            sys.stderr.flush()
+        finally:
+            os._exit(1 if is_failed else 0)
+
+
 class Packets:
     """The MD5 sums of what a pad sends, in order."""
 
@@ -136,6 +162,7 @@ class Watched:
         self.arrived = threading.Condition()
         # What each decryptor was given so far: buffers, and whether the end.
         self.inputs = {}
+        _watched.add(self)
         self.pipeline.connect("deep-element-added", self._element_added)
 
     # What is in it
@@ -230,6 +257,10 @@ class Watched:
         self.pipeline.set_state(Gst.State.NULL)
         return time.monotonic() - before
 
+    def is_left(self):
+        """Whether it is still to be stopped. Also after Gst.deinit(), behind which nothing may be called."""
+        return self.pipeline.current_state != Gst.State.NULL
+
     def next_message(self, wanted, deadline=10.0 * PATIENCE):
         """The next message for which `wanted` is true, or None after `deadline` seconds."""
         end = time.monotonic() + deadline
@@ -282,18 +313,28 @@ class Watched:
         return "; ".join([*(failure.replace("\n", " | ") for failure in self.failures), *parts])
 
     def what_waits(self):
-        """The state of the pipeline, the elements that are on their way to another one, and what happened so far."""
+        """The state of the pipeline, the elements that are on their way to another one, which sinks have their end, which queues
+        hold something, what the bus said last, and what happened so far."""
         parts = []
 
         def look(element):
             result, state, pending = element.get_state(0)
             if element is self.pipeline or result not in (Gst.StateChangeReturn.SUCCESS, Gst.StateChangeReturn.NO_PREROLL):
                 parts.append(f"{element.get_name()}: {result.value_nick}, {state.value_nick}, pending {pending.value_nick}")
+            if element.find_property("current-level-buffers") and element.get_property("current-level-buffers"):
+                parts.append(f"{element.get_name()} holds {element.get_property('current-level-buffers')} buffers")
+            pad = element.get_static_pad("sink")
+            # Elements of fakesink's kind.
+            if pad and element.find_property("last-sample") and element.find_property("sync"):
+                has_end = pad.get_sticky_event(END_OF_STREAM, 0) is not None
+                parts.append(f"{element.get_name()} has {'its' if has_end else 'no'} end")
 
         look(self.pipeline)
         # An element that comes meanwhile ends the look.
         self.pipeline.iterate_recurse().foreach(look)
-        return "; ".join([*parts, self.what_happened()])
+        last = [f"{Gst.MessageType.get_name(message.type)} of {message.src.get_name() if message.src else None}"
+                for message in self.messages if not message.type & USUAL][-6:]
+        return "; ".join([*parts, f"last: {', '.join(last)}", self.what_happened()])
 
     def what_may_hang(self):
         """Words for what is in the collections of streams that were posted, if stock elements may hang with it: see
