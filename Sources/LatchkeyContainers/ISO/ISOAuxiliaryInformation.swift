@@ -13,6 +13,8 @@ import LatchkeyProtection
 struct ISOAuxiliaryInformation {
     /// The most bytes that are read from outside of the box.
     static let externalLimit = 16 << 20
+    /// The most `senc` and PIFF boxes of one track that are read: each is tried with all samples.
+    private static let listLimit = 16
     private static let piffName = "PIFF's sample encryption box"
 
     struct Sizes {
@@ -48,6 +50,8 @@ struct ISOAuxiliaryInformation {
 
     /// Why one of the boxes cannot be read.
     private var problem: FormatError?
+    /// That there are more lists than are read.
+    private var excess: FormatError?
 
     /// What a PIFF box says in place of the sample entry.
     private(set) var override: ISOEncryption?
@@ -137,9 +141,14 @@ struct ISOAuxiliaryInformation {
         // The override.
         if flags & 1 != 0 { try reader.skip(20) }
         let count = try reader.readUInt32()
+        let name = box.type == "uuid" ? Self.piffName : "box “senc”"
+        guard lists.count < Self.listLimit else {
+            if excess == nil { excess = .tooLarge("\(name): more than \(Self.listLimit) lists of IVs") }
+            return
+        }
         lists.append(
             List(
-                name: box.type == "uuid" ? Self.piffName : "box “senc”",
+                name: name,
                 start: box.body.lowerBound + reader.offset, end: box.body.upperBound, count: Int(count),
                 hasSubsamples: flags & 2 != 0))
     }
@@ -170,8 +179,9 @@ struct ISOAuxiliaryInformation {
     ///   - bases: what offsets may be counted from, the likeliest first.
     ///   - needsSubsamples: pictures without any of the boxes lost their subsamples.
     ///   - external: bytes of the file from outside the box; nil where they cannot be had.
-    /// - Throws: `malformed` and `truncated` where a sample has no IV or no reading can be made sense of, `malformed` where
-    ///   the boxes have something of encrypted samples and all samples are clear by their sample entries.
+    /// - Throws: `tooLarge` for too many lists, `malformed` and `truncated` where a sample has no IV or no reading can be
+    ///   made sense of, `malformed` where the boxes have something of encrypted samples and all samples are clear by their
+    ///   sample entries.
     func join(
         _ layout: ISOSampleLayout, into table: inout ISOSampleTable, box: Range<UInt64>, bases: [UInt64],
         needsSubsamples: Bool = false, external: (Range<UInt64>) -> ArraySlice<UInt8>?
@@ -181,6 +191,7 @@ struct ISOAuxiliaryInformation {
             guard layout.hasClearEntry, let box = filledBox else { return }
             throw ISOSampleLayout.undeclared(box, layout.place)
         }
+        if let excess { throw excess.within(layout.place) }
         let isWholeSound = Self.all(layout) { $0.media == .audio && $0.constantInitializationVector != nil }
         // What need not be there is not waited for.
         func reach(_ range: Range<UInt64>) -> ArraySlice<UInt8>? { isWholeSound ? nil : external(range) }

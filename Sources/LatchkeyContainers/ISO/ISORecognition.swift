@@ -220,7 +220,7 @@ extension ISORecognition {
                 return .unread(box: box, track: id)
             }
             guard track?.isClear != false,
-                let box = signingBox(among: own, in: bytes, hasDecryptor, hasParameters: track?.encryption != nil)
+                let box = signingBox(among: own, in: bytes, hasDecryptor, of: track)
             else { continue }
             return .encrypted(box: box, track: id)
         }
@@ -249,14 +249,15 @@ extension ISORecognition {
         return information.filledBox
     }
 
-    /// `hasParameters`: whether the sample entry has what groups of encrypted samples need besides.
     private static func signingBox(
-        among boxes: [ISOBox], in bytes: [UInt8], _ hasDecryptor: Bool, hasParameters: Bool
+        among boxes: [ISOBox], in bytes: [UInt8], _ hasDecryptor: Bool, of track: InitSegment.Track?
     ) -> String? {
+        // What groups of encrypted samples need besides.
+        let hasParameters = track?.encryption != nil
         let information = try? ISOAuxiliaryInformation(boxes, in: bytes)
         if hasDecryptor, information?.override != nil { return nil }
         let groups = try? ISOSampleGroups(boxes, in: bytes, of: ISOSampleGroups())
-        if let isEncrypted = groups?.encryptsFragment {
+        if let isEncrypted = groups?.encryptsFragment(trackCount: hasParameters ? track?.groupCount : nil) {
             return isEncrypted && !hasParameters ? "box “sgpd”" : nil
         }
         return information?.filledBox

@@ -152,13 +152,26 @@ struct ISOSampleGroups: Sendable {
         return (try? reader.readFourCC()) == type
     }
 
+    /// The place of a fragment's group among the `ownCount` ones of the fragment; nil for one of its track, which has `trackCount`.
+    ///
+    /// The fragment's count from 0x10001 (ISO/IEC 14496-12, 8.9.4). Some writers count from 1: that is understood for those which
+    /// the track does not have.
+    static func ownIndex(_ index: UInt32, ownCount: Int, trackCount: Int) -> Int? {
+        if index > 0x10000 { return Int(index) - 0x10001 }
+        return Int(index) > trackCount && Int(index) <= ownCount ? Int(index) - 1 : nil
+    }
+
     /// Whether samples of a fragment are in one of its own groups that is encrypted; nil where none is in a group of its own.
-    var encryptsFragment: Bool? {
+    /// `trackCount`: how many groups its track has; nil: its own may not count from 1.
+    func encryptsFragment(trackCount: Int?) -> Bool? {
         var result: Bool?
         for row in -1..<runs.count {
             let index = row < 0 ? defaultIndex : runs.uint32(row, 0) > 0 ? runs.uint32(row, 4) : 0
-            guard index > 0x10000, descriptions.indices.contains(Int(index) - 0x10001) else { continue }
-            result = result ?? false || descriptions[Int(index) - 0x10001].isProtected
+            guard
+                let own = Self.ownIndex(index, ownCount: descriptions.count, trackCount: trackCount ?? .max),
+                descriptions.indices.contains(own)
+            else { continue }
+            result = result ?? false || descriptions[own].isProtected
         }
         return result
     }
@@ -250,7 +263,7 @@ struct ISOSampleLayout {
 
     /// - Parameters:
     ///   - entries: what the sample entries of the track say; nil for a clear one. None at all: nothing is encrypted.
-    ///   - groups: those beside the samples. Of a fragment, index 0x10001 and on are its own, others the track's.
+    ///   - groups: those beside the samples. `ISOSampleGroups.ownIndex` tells which of a fragment's are its own.
     ///   - encryptions: those that samples of other tracks have; the indices go on from there.
     init(
         entries: [ISOEncryption?], groups: ISOSampleGroups, trackGroups: [ISOEncryption],
@@ -298,14 +311,15 @@ struct ISOSampleLayout {
             throw .malformed("\(place): no sample entry \(entry)")
         }
         let own = entries.isEmpty ? nil : entries[Int(entry) - 1]
-        let isOfFragment = group > 0x10000
         // Beside a sample entry that says nothing of encryption, groups of the track mean nothing.
-        guard group > 0, own != nil || isOfFragment else {
+        let trackCount = own == nil ? Int.max : trackGroups.count
+        let ownIndex = ISOSampleGroups.ownIndex(group, ownCount: ownGroups.count, trackCount: trackCount)
+        guard group > 0, own != nil || ownIndex != nil else {
             guard let own, own.isProtected else { return .clear(byGroup: false) }
             return .encrypted(try add(own))
         }
-        let groups = isOfFragment ? ownGroups : trackGroups
-        let index = Int(group) - (isOfFragment ? 0x10001 : 1)
+        let groups = ownIndex == nil ? trackGroups : ownGroups
+        let index = ownIndex ?? Int(group) - 1
         guard index < groups.count else {
             guard own != nil else { return .clear(byGroup: false) }
             throw .malformed("\(place): no sample group \(group)")

@@ -28,6 +28,8 @@ public struct InitSegment: Sendable {
         public var hasProtectedGroups = false
         /// Whether one says that samples are clear.
         package var hasClearGroups = false
+        /// How many groups are about encryption.
+        var groupCount = 0
 
         /// Whether a sample entry says that samples are encrypted.
         public var isProtected: Bool { encryptions.contains(where: \.isProtected) }
@@ -153,6 +155,7 @@ public struct InitSegment: Sendable {
             let groups = Self.groups(media, in: bytes)
             track.hasProtectedGroups = groups.contains(where: \.isProtected)
             track.hasClearGroups = groups.contains { !$0.isProtected }
+            track.groupCount = groups.count
             for entry in try Self.sampleEntries(media, in: bytes) {
                 track.formats.append(entry.box.type)
                 for sinf in try entry.protections(in: bytes) {

@@ -28,7 +28,7 @@ public struct DASHAlternatives: Hashable, Sendable {
     public var media: OutputPolicy.Media?
     /// Each with other KIDs.
     var parts: [Part]
-    /// Whether the rest plays without any of them, as without subtitles.
+    /// Whether the rest plays without any of them, as without subtitles or pictures of a trick mode.
     var isOptional = false
 
     /// All KIDs that a choice depends on; none where all need the same.

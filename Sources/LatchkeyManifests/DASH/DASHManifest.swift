@@ -255,13 +255,13 @@ extension DASHManifest {
                     found[kind] = same
                 }
                 if !unknown.isEmpty { findUntold(among: found.values.map { $0.parts.values.map(\.places) }) }
-                // Where text is all that there is, it is not.
-                let isTextOptional = found.keys.contains { !$0.isOptional }
-                // Without these keys nothing plays: text that needs no others is no matter of a choice.
+                let optional = Kind.optional(among: found.keys)
+                // Without these keys nothing plays: what is optional and needs no others is no matter of a choice.
                 let needed = Set(
-                    found.filter { !$0.key.isOptional && $0.value.parts.count == 1 }.values.flatMap(\.parts.keys))
+                    found.filter { !optional.contains($0.key) && $0.value.parts.count == 1 }.values
+                        .flatMap(\.parts.keys))
                 let choices = found.filter { kind, same in
-                    let isLeftOut = isTextOptional && kind.isOptional && same.parts[nil] == nil
+                    let isLeftOut = optional.contains(kind) && same.parts[nil] == nil
                     return same.parts.count > 1 || isLeftOut && !needed.isSuperset(of: same.parts.keys)
                 }
                 choiceCount += choices.values.flatMap(\.parts.values).reduce(0) { $0 + $1.keyIDs.count }
@@ -269,8 +269,7 @@ extension DASHManifest {
                 for (kind, same) in choices {
                     let parts = same.parts.sorted { ($0.key ?? -1) < ($1.key ?? -1) }.map(\.value)
                     alternatives.append(
-                        DASHAlternatives(
-                            media: same.media, parts: parts, isOptional: isTextOptional && kind.isOptional))
+                        DASHAlternatives(media: same.media, parts: parts, isOptional: optional.contains(kind)))
                 }
             }
         }
@@ -283,8 +282,23 @@ extension DASHManifest {
             private var properties: Set<String>
             private var number: Int?
 
-            /// Whether pictures and sound play without it.
-            var isOptional: Bool { type == "text" && number == nil }
+            /// Whether not every player takes it: trick modes, among others.
+            private var isSpecial: Bool { properties.contains { $0.hasPrefix("EssentialProperty ") } }
+
+            /// Those without which the others play: text, and special pictures beside those for all players.
+            static func optional(among kinds: some Collection<Kind>) -> Set<Kind> {
+                let hasOthers = kinds.contains { $0.type != "text" }
+                let hasPictures = kinds.contains { $0.type == "video" && !$0.isSpecial }
+                let optional = kinds.filter { kind in
+                    switch kind.type {
+                    case _ where kind.number != nil: false
+                    case "text": hasOthers
+                    case "video", "image": hasPictures && kind.isSpecial
+                    default: false
+                    }
+                }
+                return Set(optional)
+            }
 
             /// `number`: of a set that no other may stand for.
             init(_ set: XMLElement, number: Int?) {

@@ -96,6 +96,17 @@ public struct HLSAttributeList: Hashable, Sendable {
         return HLSAttribute(name: String(Substring(name)), value: String(Substring(value)), isQuoted: false)
     }
 
+    /// Where what follows each `URI=` begins, in a list that cannot be read.
+    static func uris(inUnread text: Substring) -> [Substring.Index] {
+        var starts: [Substring.Index] = []
+        var rest = text.utf8
+        while let name = rest.firstRange(of: "URI".utf8) {
+            rest = skippingSpace(rest[name.upperBound...])
+            if rest.first == UInt8(ascii: "=") { starts.append(rest.index(after: rest.startIndex)) }
+        }
+        return starts
+    }
+
     private static func isSpace(_ byte: UInt8) -> Bool { byte == 0x20 || byte == 0x09 }
 
     private static func skippingSpace(_ text: Substring.UTF8View) -> Substring.UTF8View {

@@ -255,18 +255,20 @@ extension HLSPlaylistRewriter {
     }
 
     /// Writes a tag whose list cannot be read, as it is but for its URI. False for what may be encrypted and would be fetched past
-    /// this library: a rendition, or a URI whose end is not known.
+    /// this library: a rendition, a URI whose end is not known, or several.
     private func writeUnread(
         _ line: HLSLine, _ name: Substring, _ value: Substring, to output: inout HLSOutput
     ) throws(FormatError) -> Bool {
-        guard let start = value.utf8.firstRange(of: "URI=".utf8)?.upperBound else {
+        let starts = HLSAttributeList.uris(inUnread: value)
+        guard let start = starts.first else {
             try output.write(line)
             return true
         }
         let quote = UInt8(ascii: "\"")
         let quoted = value.utf8[start...]
         let rest = quoted.dropFirst()
-        guard name != "EXT-X-MEDIA", quoted.first == quote, let end = rest.firstIndex(of: quote), end > rest.startIndex
+        guard starts.count == 1, name != "EXT-X-MEDIA", quoted.first == quote, let end = rest.firstIndex(of: quote),
+            end > rest.startIndex
         else { return false }
         let url = output.absolute(Substring(rest[..<end]))
         output.addChild(url, role: name == "EXT-X-I-FRAME-STREAM-INF" ? .iFrames : .other)

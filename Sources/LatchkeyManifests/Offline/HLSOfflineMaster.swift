@@ -32,6 +32,14 @@ public struct HLSOfflineMaster: Sendable {
         var bitRate: UInt64
         var list: HLSAttributeList
         var url: String
+        /// Nil if its list can be read.
+        var unread: Unread?
+    }
+
+    /// The tag of a variant whose list cannot be read, and why not.
+    private struct Unread {
+        var text: String
+        var error: FormatError
     }
 
     private var lines: [Line] = []
@@ -47,17 +55,22 @@ public struct HLSOfflineMaster: Sendable {
         var values = HLSVariables(imported: [:], url: base.reference)
         var variants: [Variant] = []
         var audio: [Audio] = []
-        var pending: HLSAttributeList?
+        var pending: (list: HLSAttributeList, unread: Unread?)?
         for var line in playlist.lines {
             do throws(FormatError) {
                 line.text = try values.substituting(line.text)
                 switch line.content {
                 case .tag("EXT-X-DEFINE", let value):
                     try values.define(try HLSAttributeList(parsing: value ?? ""))
-                case .tag("EXT-X-STREAM-INF", let value): pending = try HLSAttributeList(parsing: value ?? "")
+                case .tag("EXT-X-STREAM-INF", let value):
+                    do throws(FormatError) {
+                        pending = (try HLSAttributeList(parsing: value ?? ""), nil)
+                    } catch {
+                        let unread = Unread(text: String(line.text), error: error.within("line \(line.number)"))
+                        pending = (HLSAttributeList([]), unread)
+                    }
                 case .tag("EXT-X-MEDIA", let value):
-                    let list = try HLSAttributeList(parsing: value ?? "")
-                    guard list["TYPE"] == "AUDIO" else { break }
+                    guard let list = try Self.rendition(value ?? ""), list["TYPE"] == "AUDIO" else { break }
                     let url = list["URI"].flatMap { $0.isEmpty ? nil : base.resolve($0) }
                     audio.append(
                         Audio(
@@ -72,10 +85,11 @@ public struct HLSOfflineMaster: Sendable {
                     .tag("EXT-X-START", _):
                     lines.append(.text(String(line.text)))
                 case .uri(let reference):
-                    guard let list = pending else { break }
+                    guard let (list, unread) = pending else { break }
                     pending = nil
                     let rate = list["BANDWIDTH"].flatMap { hlsInteger($0) } ?? 0
-                    variants.append(Variant(bitRate: rate, list: list, url: base.resolve(reference)))
+                    variants.append(
+                        Variant(bitRate: rate, list: list, url: base.resolve(reference), unread: unread))
                 case .tag, .blank, .comment: break
                 }
             } catch {
@@ -83,10 +97,26 @@ public struct HLSOfflineMaster: Sendable {
             }
         }
         variables = values.values
+        if let unread = variants.first?.unread, variants.allSatisfy({ $0.unread != nil }) {
+            // Which sound belongs to it is not known either.
+            guard !audio.contains(where: { $0.url != nil }) else { throw unread.error }
+        } else {
+            variants.removeAll { $0.unread != nil }
+        }
         guard let best = selection.variant(of: variants.map(\.bitRate)) else {
             throw .malformed("a master playlist without variants")
         }
         keep(variants[best], with: audio, selection)
+    }
+
+    /// The list of a rendition. Nil if it cannot be read and names no playlist, as those of closed captions.
+    private static func rendition(_ value: Substring) throws(FormatError) -> HLSAttributeList? {
+        do throws(FormatError) {
+            return try HLSAttributeList(parsing: value)
+        } catch {
+            guard HLSAttributeList.uris(inUnread: value).isEmpty else { throw error }
+            return nil
+        }
     }
 
     private mutating func keep(_ variant: Variant, with audio: [Audio], _ selection: TrackSelection) {
@@ -108,6 +138,10 @@ public struct HLSOfflineMaster: Sendable {
                 if !playlists.contains(url) { playlists.append(url) }
             }
             lines.append(.list(tag: "EXT-X-MEDIA", list))
+        }
+        if let unread = variant.unread {
+            lines += [.text(unread.text), .url(variant.url)]
+            return
         }
         var list = variant.list
         let gone: Set<String> = ["SUBTITLES", "VIDEO"]

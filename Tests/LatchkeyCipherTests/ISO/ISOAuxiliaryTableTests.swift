@@ -237,6 +237,22 @@ import Testing
         #expect(text.contains("track 1 ") && text.contains(hasSizes ? "“saiz”" : "“senc”"), "\(text)")
     }
 
+    /// Each list is tried with all samples. The last one is the one that fits.
+    @Test func listsHaveALimit() throws {
+        func lists(_ count: Int) -> [[UInt8]] {
+            let other = BoxBuilder.full("senc", BoxBuilder.number(1, 4) + BoxBuilder.number(0xA0, 8))
+            let list = BoxBuilder.full(
+                "senc", BoxBuilder.number(2, 4) + BoxBuilder.number(0xA1, 8) + BoxBuilder.number(0xA2, 8))
+            return [[UInt8]](repeating: other, count: count - 1) + [list]
+        }
+        #expect(try ISOLayoutTests().samples(sound(lists(16))).map(\.vector) == [0xA1, 0xA2])
+        for count in [17, 1000] {
+            let error = #expect(throws: FormatError.self) { try ISOLayoutTests().samples(sound(lists(count))) }
+            let text = error.map { "\($0)" } ?? ""
+            #expect(text.contains("track 1 ") && text.contains("box “senc”: more than 16 lists"), "\(text)")
+        }
+    }
+
     @Test func paddingOfListsIsNoIV() throws {
         let entries = BoxBuilder.number(0xA1, 8) + BoxBuilder.number(0xA2, 8)
         for padding in [[1, 2, 3], [UInt8](repeating: 0, count: 16)] as [[UInt8]] {

@@ -94,6 +94,15 @@ import Testing
             name: "of the fragment", table: [groups([nil])],
             boxes: [groups(keyIDs), runs([(1, 0x10002), (1, 0x10001)])], samples: [.ofGroup(1), .ofGroup(0)]),
         Groups(
+            name: "of the fragment, counted from 1", boxes: [groups(keyIDs), runs([(1, 2), (1, 1)])],
+            samples: [.ofGroup(1), .ofGroup(0)]),
+        Groups(
+            name: "of the fragment, counted from 1, behind those of the track", table: [groups([nil])],
+            boxes: [groups(keyIDs), runs([(1, 2), (1, 1)])], samples: [.ofGroup(1), .clear]),
+        Groups(
+            name: "of the fragment, counted from 1, beside a sample entry that says clear",
+            boxes: [groups(keyIDs), runs([(2, 1)])], isEntryProtected: false, samples: [.ofGroup(0), .ofGroup(0)]),
+        Groups(
             name: "of the fragment, by default", table: [groups([nil], defaultIndex: 1)],
             boxes: [groups(keyIDs, defaultIndex: 2)], samples: [.ofGroup(1), .ofGroup(1)]),
         Groups(
@@ -144,6 +153,7 @@ import Testing
         (bothTracks, 2, [], nil),
         (bothTracks, 2, [emptyList], nil),
         (bothTracks, 2, clearGroup + [list], nil),
+        (bothTracks, 2, [groups(keyIDs), runs([(2, 1)])], nil),
         // A description that is not there is none.
         (bothTracks, 2, [runs([(2, 0x10005)])], nil),
     ]
@@ -201,6 +211,7 @@ import Testing
         (BoxBuilder.track(), [list]),
         (bothTracks, [list]),
         (clearEntry, [groups(keyIDs), runs([(2, 0x10001)]), list]),
+        (clearEntry, [groups(keyIDs), runs([(2, 1)]), list]),
         (
             BoxBuilder.track(tenc: BoxBuilder.tenc(isProtected: false), table: [groups(keyIDs, defaultIndex: 1)]),
             [list]

@@ -90,6 +90,36 @@ import Testing
         #expect(deciding == Set(expected.map(keyID)))
     }
 
+    /// `id="e"` stands for an EssentialProperty.
+    private static let special: [(text: String, refused: [Int], expected: String?)] = [
+        ("[v2:id=\"e\"] [v1] [a3]", [2], "[v1] [a3]"), ("[v1] [a3] [v2:id=\"e\"]", [2], "[v1] [a3]"),
+        ("[v2:id=\"e\"] [v1 v4] [a3]", [2, 4], "[v1] [a3]"), ("[v2 v5:id=\"e\"] [v1] [a3]", [2], "[v5] [v1] [a3]"),
+        // The others stay, and so do those that are all there is.
+        ("[v2:id=\"e\"] [v1] [a3]", [1], nil), ("[v2:id=\"e\"] [v1] [a3]", [1, 2], "[v1] [a3]"),
+        ("[v1:id=\"e\"] [v1] [a3]", [1], nil), ("[v2:id=\"e\"] [a3]", [2], nil), ("[a2:id=\"e\"] [v1]", [2], nil),
+    ]
+
+    @Test(arguments: special.indices, ["video", "image"])
+    func specialPicturesAreNotNeeded(index: Int, type: String) throws {
+        let (text, refused, expected) = Self.special[index]
+        let property = "<EssentialProperty schemeIdUri=\"http://dashif.org/guidelines/trickmode\" value=\"1\"/>"
+        func marked(_ attributes: String) throws -> [UInt8] {
+            let plain = String(decoding: manifest(text, attributes: attributes), as: UTF8.self)
+            return Array(
+                plain.replacing("contentType=\"video\" id=\"e\">", with: "contentType=\"\(type)\">\(property)")
+                    .replacing("contentType=\"audio\" id=\"e\">", with: "contentType=\"audio\">\(property)").utf8)
+        }
+        let bytes = try marked("")
+        let kept = try DASHManifest.leavingOut(
+            Set(refused.map(keyID)), of: DASHManifest(bytes).alternatives, in: bytes)
+        #expect(try kept.map(names) == expected)
+        // Sets of a live manifest stay.
+        let live = try marked("type=\"dynamic\"")
+        let left = try DASHManifest.leavingOut([keyID(2)], of: DASHManifest(live).alternatives, in: live)
+        let sets = try names(left ?? live).split(separator: "]").count
+        #expect(try sets == names(live).split(separator: "]").count)
+    }
+
     @Test func whatIsNotUnderstoodStays() throws {
         let text = String(decoding: manifest("[v1 v2] [a3]"), as: UTF8.self)
         let bytes = Array(text.replacing("</Period>", with: "<AdaptationSet/><Other/></Period>").utf8)

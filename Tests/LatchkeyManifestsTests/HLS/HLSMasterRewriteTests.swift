@@ -305,11 +305,15 @@ import Testing
     @Test(arguments: [
         #"#EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID="a",NAME="English "1"",URI="a.m3u8""#,
         "#EXT-X-I-FRAME-STREAM-INF:BANDWIDTH=3,CODECS=avc1.4d400d,mp4a.40.2,URI=i.m3u8",
+        #"#EXT-X-I-FRAME-STREAM-INF:BANDWIDTH=3,CODECS=avc1.4d400d,mp4a.40.2,URI="i.m3u8",URI="j.m3u8""#,
+        #"#EXT-X-I-FRAME-STREAM-INF:CODECS=avc1.4d400d,mp4a.40.2,URI="i.m3u8",URI ="j.m3u8""#,
+        #"#EXT-X-MEDIA:TYPE=SUBTITLES,GROUP-ID="a",NAME="English "1"",URI = "a.m3u8""#,
     ]) func othersAreAnError(line: String) {
         var rewriter = HLSPlaylistRewriter(keyFormats: [])
-        #expect(throws: FormatError.self) {
+        let error = #expect(throws: FormatError.self) {
             try rewriter.rewrite("#EXTM3U\n\(line)\n#EXT-X-STREAM-INF:BANDWIDTH=1\nv.m3u8", routes: routes)
         }
+        #expect(error?.reason.contains(": line 2: ") == true)
     }
 
     @Test func aMasterPlaylistInANewPlace() throws {
