@@ -72,6 +72,25 @@ struct HLSUnitTests {
         }
     }
 
+    /// A stop takes no turn. What is rewritten by then changes nothing, and no key is asked for.
+    @Test func aStopWaitsForNoRewriting() async throws {
+        let presentation = HLSPresentation(
+            origin: HLSOrigin(transport: CurlTransport.shared),
+            keys: HLSKeys(session: KeySession(), timeout: .seconds(1)),
+            keyFormats: [.identity])
+        try presentation.open { _ in }
+        let master = Array("#EXTM3U\n#EXT-X-STREAM-INF:BANDWIDTH=1\nv.m3u8\n".utf8)
+        let rewriting = presentation.turn.withLock { _ in
+            let rewriting = Task { try presentation.rewrite(master, from: "https://a.test/m.m3u8").kind }
+            presentation.close()
+            return rewriting
+        }
+        let kind = try await rewriting.value
+        #expect(kind == .master)
+        let isKept = presentation.state.withLock { !$0.rewriters.isEmpty || !$0.roles.isEmpty }
+        #expect(!isKept)
+    }
+
     @Test func aSlowAnswerIsAskedForAgain() async {
         let answers = HLSAnswers(patience: .milliseconds(20))
         let (gate, open) = AsyncStream.makeStream(of: Void.self)
