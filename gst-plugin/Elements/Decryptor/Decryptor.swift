@@ -626,17 +626,17 @@ extension Decryptor {
             case .nothing:
                 return .ok
             case .failed(let failure):
-                return report(failure)
+                // A stop of a bin around the element may be why.
+                return reference.isBeingStopped ? .flushing : report(failure)
             case .missingKey(let encrypted, let keyID):
                 // One buffer may need several keys, one after the other.
                 var current = KeyWait(keyID: keyID, startedAt: MonotonicTime.now)
                 if let wait, wait.keyID == keyID { current = wait }
                 switch waitForKeyEvent(&current) {
                 case .flushing: return .flushing
-                case .failed(let failure): return report(failure)
-                case nil: break
+                case .failed(let failure): return reference.isBeingStopped ? .flushing : report(failure)
+                case nil: wait = current
                 }
-                wait = current
                 next = prepare(encrypted)
             }
         }
@@ -655,7 +655,7 @@ extension Decryptor {
         monitor.broadcast()
         monitor.unlock()
         // The end may have come since. One that comes from here on is queued, and passes on in its turn.
-        guard dropQueue(keepingSticky: true), result != .flushing else { return }
+        guard dropQueue(keepingSticky: true), result != .flushing, !reference.isBeingStopped else { return }
         _ = sourcePad.push(Event.endOfStream())
         deliverHeldEnd()
     }
