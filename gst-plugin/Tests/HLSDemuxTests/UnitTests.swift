@@ -146,6 +146,23 @@ struct HLSUnitTests {
         #expect(await answers.answer("b") { LoopbackResponse() }.status == 404)
     }
 
+    /// Work on a large playlist takes no notice of its end.
+    @Test(arguments: [true, false]) func theEndWaitsForNoWork(isAskedOnce: Bool) async {
+        let answers = HLSAnswers(patience: .seconds(3600))
+        let (started, begun) = AsyncStream.makeStream(of: Void.self)
+        let (gate, open) = AsyncStream.makeStream(of: Void.self)
+        async let answer = answers.answer("a", isAskedOnce: isAskedOnce) {
+            begun.yield()
+            // A task of its own is not cancelled.
+            await Task { for await _ in gate { break } }.value
+            return LoopbackResponse(body: [7])
+        }
+        for await _ in started { break }
+        answers.end()
+        #expect(await answer.status == 404)
+        open.yield()
+    }
+
     @Test func whatWasPreparedIsHandedOutOnce() async {
         let time = ManualInstant()
         let answers = HLSAnswers(patience: .seconds(3600), now: { time.now })
