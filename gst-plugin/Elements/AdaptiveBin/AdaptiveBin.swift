@@ -198,6 +198,7 @@ class AdaptiveBin: Bin, @unchecked Sendable {
     // MARK: State
 
     override func changeState(_ change: StateChange, perform: () -> StateChangeResult) -> StateChangeResult {
+        var times = StopTimes(at: MonotonicTime.now)
         switch change {
         case .nullToReady:
             guard mayStart() else { return .failure }
@@ -216,16 +217,26 @@ class AdaptiveBin: Bin, @unchecked Sendable {
             withhold(false)
             currentRun?.watch.end()
             willStop()
+            times.didEnd("answers")
             waitUntilChildMayStop()
+            times.didEnd("threads of the stock demuxer")
         default: break
         }
         let threads = change == .readyToPaused ? KernelThreads.now : nil
         let result = perform()
+        times.didEnd("stock demuxer")
         if let threads {
             let new = KernelThreads.now.since(threads)
             withGuarded { $0.moments.didStart(new, at: MonotonicTime.now) }
         }
-        if change == .pausedToReady || (change == .readyToPaused && result == .failure) { stop() }
+        if change == .pausedToReady || (change == .readyToPaused && result == .failure) {
+            stop()
+            times.didEnd("servers")
+        }
+        if change == .pausedToReady || change == .readyToNull {
+            let (state, line) = (change == .readyToNull ? "NULL" : "READY", times.line)
+            StopTimes.log.log(.info, reference, "to \(state): \(line)")
+        }
         return result
     }
 

@@ -64,6 +64,24 @@ struct StopMoments: Sendable {
     }
 }
 
+/// How long the parts of a stop take, for the log. A value. Times as above.
+struct StopTimes: Sendable {
+    static let log = DebugCategory("latchkeystop", "How long Latchkey's demuxers take to stop")
+
+    private var last: UInt64
+    private var parts: [(name: String, time: UInt64)] = []
+
+    init(at now: UInt64) { last = now }
+
+    /// A part has ended that began when the one before ended.
+    mutating func didEnd(_ name: String, at now: UInt64 = MonotonicTime.now) {
+        parts.append((name, now &- last))
+        last = now
+    }
+
+    var line: String { parts.map { "\($0.name) \($0.time / 1_000_000) ms" }.joined(separator: ", ") }
+}
+
 extension AdaptiveBin {
     /// How long stopping waits for the upstream thread, in milliseconds. Where every answer is at hand that takes one or
     /// two; more only where something else is in the way of them, such as a proxy.

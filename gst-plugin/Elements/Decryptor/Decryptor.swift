@@ -327,19 +327,23 @@ extension Decryptor {
         }
     }
 
-    /// Drops what is queued. Caps, tags and the like that were on their way must not be lost with it.
-    private func dropQueue(keepingSticky: Bool) {
+    /// Drops what is queued. Caps, tags and the like that were on their way must not be lost with it. Returns whether the end of
+    /// the stream was dropped, without a new stream behind it.
+    @discardableResult
+    private func dropQueue(keepingSticky: Bool) -> Bool {
         monitor.lock()
         var kept: [UnsafeMutablePointer<GstEvent>] = []
+        var hasDroppedEnd = false
         while let item = flow.queue.popFirst() {
-            if case .event(let event) = item, keepingSticky, event.isSticky, event.kind != .endOfStream,
-                event.kind != .segment
-            {
-                kept.append(event.release())
+            if case .event(let event) = item {
+                let (kind, isEnd) = (event.kind, event.kind == .endOfStream)
+                if isEnd || kind == .streamStart { hasDroppedEnd = isEnd }
+                if keepingSticky, event.isSticky, !isEnd, kind != .segment { kept.append(event.release()) }
             }
         }
         monitor.unlock()
         for event in kept { keep(Event(owning: event)) }
+        return hasDroppedEnd
     }
 
     func flushStart(_ event: consuming Event) -> Bool {
@@ -622,17 +626,17 @@ extension Decryptor {
             case .nothing:
                 return .ok
             case .failed(let failure):
-                return report(failure)
+                // A stop of a bin around the element may be why.
+                return reference.isBeingStopped ? .flushing : report(failure)
             case .missingKey(let encrypted, let keyID):
                 // One buffer may need several keys, one after the other.
                 var current = KeyWait(keyID: keyID, startedAt: MonotonicTime.now)
                 if let wait, wait.keyID == keyID { current = wait }
                 switch waitForKeyEvent(&current) {
                 case .flushing: return .flushing
-                case .failed(let failure): return report(failure)
-                case nil: break
+                case .failed(let failure): return reference.isBeingStopped ? .flushing : report(failure)
+                case nil: wait = current
                 }
-                wait = current
                 next = prepare(encrypted)
             }
         }
@@ -646,13 +650,12 @@ extension Decryptor {
             return
         }
         flow.result = result
-        let hasEnded = flow.hasEnded
-        if hasEnded { reportWhatUpstreamWillNot() }
+        // Upstream has sent everything and will not ask for the result any more.
+        if flow.hasEnded { reportWhatUpstreamWillNot() }
         monitor.broadcast()
         monitor.unlock()
-        dropQueue(keepingSticky: true)
-        // Upstream has sent everything and will not ask for the result any more.
-        guard hasEnded, result != .flushing else { return }
+        // The end may have come since. One that comes from here on is queued, and passes on in its turn.
+        guard dropQueue(keepingSticky: true), result != .flushing, !reference.isBeingStopped else { return }
         _ = sourcePad.push(Event.endOfStream())
         deliverHeldEnd()
     }

@@ -38,6 +38,8 @@ final class HLSAnswers: Sendable {
 
     private struct State {
         var entries: [Entry] = []
+        /// The requests that wait, to be told of the end.
+        var waits: [UInt64: AsyncStream<Outcome>.Continuation] = [:]
         var lastID: UInt64 = 0
         var hasEnded = false
 
@@ -66,7 +68,7 @@ final class HLSAnswers: Sendable {
     ) async -> LoopbackResponse {
         while true {
             guard let (id, work) = begin(name, isPrepared: false, make) else { return .notFound }
-            switch await Self.outcome(of: work, within: isAskedOnce ? nil : patience) {
+            switch await outcome(of: work, within: isAskedOnce ? nil : patience) {
             case .answer(let answer):
                 forget(id)
                 return answer
@@ -76,6 +78,8 @@ final class HLSAnswers: Sendable {
             case .late:
                 leave(id)
                 return LoopbackResponse(status: 503)
+            case .gone:
+                return .notFound
             }
         }
     }
@@ -155,13 +159,15 @@ final class HLSAnswers: Sendable {
 
     private func forget(_ id: UInt64) { state.withLock { $0.entries.removeAll { $0.id == id } } }
 
-    /// Ends all work: who waits gets an answer at once, and so does who comes later.
+    /// Ends all work: each request that waits gets an answer at once, also if the work goes on for a while, as that on a large
+    /// playlist. Later requests get one, too.
     func end() {
-        let works = state.withLock { state in
+        let (works, waits) = state.withLock { state -> ([Work], [AsyncStream<Outcome>.Continuation]) in
             state.hasEnded = true
-            defer { state.entries = [] }
-            return state.entries.map(\.work)
+            defer { (state.entries, state.waits) = ([], [:]) }
+            return (state.entries.map(\.work), Array(state.waits.values))
         }
+        for wait in waits { wait.yield(.gone) }
         for work in works { work.cancel() }
     }
 
@@ -169,23 +175,38 @@ final class HLSAnswers: Sendable {
         case answer(LoopbackResponse)
         case nothing
         case late
+        /// The end came first.
+        case gone
 
         init(_ answer: LoopbackResponse?) { self = answer.map { .answer($0) } ?? .nothing }
     }
 
     /// `patience` nil: as long as it takes.
-    private static func outcome(of work: Work, within patience: Duration?) async -> Outcome {
-        guard let patience else { return Outcome(await work.value) }
+    private func outcome(of work: Work, within patience: Duration?) async -> Outcome {
         let (outcomes, first) = AsyncStream.makeStream(of: Outcome.self)
+        let id = state.withLock { state -> UInt64? in
+            guard !state.hasEnded else { return nil }
+            state.lastID += 1
+            state.waits[state.lastID] = first
+            return state.lastID
+        }
+        guard let id else { return .gone }
         let waiter = Task { first.yield(Outcome(await work.value)) }
+        defer {
+            waiter.cancel()
+            state.withLock { $0.waits[id] = nil }
+        }
+        // In a task of its own: one that is asked for once is waited for, also if the request is cancelled.
+        guard let patience else { return await Task { await Self.first(of: outcomes) }.value }
         let alarm = Task {
             try? await Task.sleep(for: patience)
             first.yield(.late)
         }
-        defer {
-            waiter.cancel()
-            alarm.cancel()
-        }
+        defer { alarm.cancel() }
+        return await Self.first(of: outcomes)
+    }
+
+    private static func first(of outcomes: AsyncStream<Outcome>) async -> Outcome {
         for await outcome in outcomes { return outcome }
         return .late
     }

@@ -45,26 +45,54 @@ struct HLSPlaylistBudget {
     }
 }
 
-extension HLSPresentation.State {
-    /// Rewrites a playlist, and keeps in `table` what it names. If there is no room for that, other playlists are forgotten, but
-    /// not before this one can be played: if it is refused, the stock demuxer goes on with the one that it has.
-    mutating func rewriting(
-        of bytes: [UInt8], from url: String, as name: String, with rewriter: inout HLSPlaylistRewriter,
-        keptIn table: HLSResourceTable, route: @escaping (HLSResource) -> String
+extension HLSPlaylistRewriter {
+    /// Rewrites a playlist, and keeps in `table` what it names. One at a time of a presentation.
+    mutating func rewrite(
+        _ bytes: [UInt8], from url: String, as name: String, keptIn table: HLSResourceTable,
+        route: @escaping (HLSResource) -> String
     ) throws(FormatError) -> HLSRewriting {
-        let role = roles[name]
-        rewriter.memoryLimit = budget.room(for: name, as: role)
         let rewriting: HLSRewriting
         do throws(FormatError) {
-            rewriting = try rewriter.rewrite(bytes, from: url, route: route)
+            rewriting = try rewrite(bytes, from: url, route: route)
             // The presentation is in a file.
-            if rewriter.relaysFiles { try rewriting.checkFiles(from: url) }
+            if relaysFiles { try rewriting.checkFiles(from: url) }
         } catch {
             table.forgetUnused()
             throw error
         }
         table.keep(rewriting.resources, of: name)
-        for forgotten in budget.didRead(name, as: role, size: rewriting.memorySize) { table.forget(forgotten) }
         return rewriting
+    }
+}
+
+extension HLSPresentation.State {
+    /// A playlist was rewritten by `rewriter`, which goes on from there. Gives the keys to ask for. If there is no room for what it
+    /// names, other playlists are forgotten, but not before this one can be played: if it is refused, the stock demuxer goes on
+    /// with the one that it has.
+    mutating func take(
+        _ rewriting: HLSRewriting, of name: String, by rewriter: HLSPlaylistRewriter, keptIn table: HLSResourceTable
+    ) -> [HLSKey] {
+        let role = roles[name]
+        for forgotten in budget.didRead(name, as: role, size: rewriting.memorySize) { table.forget(forgotten) }
+        rewriters[name] = rewriter
+        if rewriting.isNumberedAnew { numberedAnew.insert(name) }
+        timeline.update(rewriting, of: name)
+        absent?.update(rewriting, of: name)
+        if rewriting.kind == .master {
+            variables = rewriting.variables
+            sessionKeys = rewriting.sessionKeys
+            defaultAudio = rewriting.defaultAudio
+            qualities = rewriting.qualities
+            variants.setVariants(
+                rewriting.variants, among: rewriting.children, soundGroups: rewriting.soundGroups)
+            audioTracks = rewriting.audioTracks
+            roles = Dictionary(rewriting.children.map { ($0.url, $0.role) }) { first, _ in first }
+        } else if let role, rewriting.keys.contains(where: { $0.decryptor == .element }) {
+            encryptedRoles.insert(role)
+        }
+        if rewriting.resources.contains(where: \.hasNote) { hasNotes = true }
+        if rewriting.resources.contains(where: \.isProtectedInitSegment) { hasProtectedInitSegments = true }
+        // Where the segments may be in envelopes, what the playlist says of keys is not settled yet.
+        return rewriting.segmentToProbe == nil ? schedule.update(rewriting, of: name) : []
     }
 }

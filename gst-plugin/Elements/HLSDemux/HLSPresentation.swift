@@ -20,6 +20,9 @@ final class HLSPresentation: Sendable {
     private let relayedAnswers = RelayedAnswers()
     let watch = StillnessWatch()
     let state: Mutex<State>
+    /// Held by the one thread that rewrites a playlist, which may take long: so `state` is not. Taken before `state`, and never by
+    /// a stop.
+    let turn = Mutex(())
     private let keyFormats: [HLSKeyFormat]
     private let keyLimit: Int
     /// Workaround (GStreamer <1.28): of several audio tracks of one language, the stock demuxer has the first in its
@@ -291,59 +294,50 @@ final class HLSPresentation: Sendable {
         let (table, hasCookies, isLocal) = (table, origin.cookies.hasBeenUsed, origin.isLocal)
         // A media playlist comes from a loopback server, also the first one: a master playlist of our own leads to it.
         let base = servers?.url("", from: URIReference(name).origin) ?? ""
-        let (rewriting, wanted) = try state.withLock { state throws(HLSFailure) in
-            var rewriter =
-                state.rewriters[name]
-                ?? HLSPlaylistRewriter(
-                    keyFormats: keyFormats, importedVariables: state.variables, sessionKeys: state.sessionKeys)
-            rewriter.keyLimit = keyLimit
-            rewriter.outputLevel = outputLevel
-            rewriter.relaysSegments = true
-            if relay == nil { rewriter.relayLimit = Self.relayLimit }
-            // Workaround (GStreamer <1.26): the stock demuxer fetches no files.
-            rewriter.relaysFiles = isLocal
-            // Not for a live playlist that plays: the stock demuxer knows its segments by their URLs.
-            if state.rewriters[name] == nil { rewriter.relaysClearPlaylists = hasCookies || isLocal }
-            rewriter.audioTrack = state.audioTrack
-            rewriter.tellsLanguagesOnce = takesLanguagesForTracks
-            if let kind { rewriter.segmentKind = kind }
-            if let isEnveloped { rewriter.isEnveloped = isEnveloped }
-            if envelopes.parsers.isEmpty { rewriter.isEnveloped = false }
-            if isEnveloped == true { state.isEnveloped = true }
-            if state.isEnveloped { rewriter.isEnveloped = true }
-            let role = state.roles[name]
-            rewriter.hasEncryptedSibling = role.map { state.encryptedRoles.contains($0) } ?? false
+        let (rewriting, wanted) = try turn.withLock { _ throws(HLSFailure) -> (HLSRewriting, [HLSKey]?) in
+            var rewriter = state.withLock { state -> HLSPlaylistRewriter in
+                var rewriter =
+                    state.rewriters[name]
+                    ?? HLSPlaylistRewriter(
+                        keyFormats: keyFormats, importedVariables: state.variables, sessionKeys: state.sessionKeys)
+                rewriter.keyLimit = keyLimit
+                rewriter.outputLevel = outputLevel
+                rewriter.relaysSegments = true
+                if relay == nil { rewriter.relayLimit = Self.relayLimit }
+                // Workaround (GStreamer <1.26): the stock demuxer fetches no files.
+                rewriter.relaysFiles = isLocal
+                // Not for a live playlist that plays: the stock demuxer knows its segments by their URLs.
+                if state.rewriters[name] == nil { rewriter.relaysClearPlaylists = hasCookies || isLocal }
+                rewriter.audioTrack = state.audioTrack
+                rewriter.tellsLanguagesOnce = takesLanguagesForTracks
+                if let kind { rewriter.segmentKind = kind }
+                if let isEnveloped { rewriter.isEnveloped = isEnveloped }
+                if envelopes.parsers.isEmpty { rewriter.isEnveloped = false }
+                if isEnveloped == true { state.isEnveloped = true }
+                if state.isEnveloped { rewriter.isEnveloped = true }
+                let role = state.roles[name]
+                rewriter.hasEncryptedSibling = role.map { state.encryptedRoles.contains($0) } ?? false
+                rewriter.memoryLimit = state.budget.room(for: name, as: role)
+                return rewriter
+            }
             let rewriting: HLSRewriting
             do throws(FormatError) {
-                rewriting = try state.rewriting(of: bytes, from: url, as: name, with: &rewriter, keptIn: table) {
-                    resource in
+                rewriting = try rewriter.rewrite(bytes, from: url, as: name, keptIn: table) { resource in
                     servers.map { self.address(of: resource, at: $0, from: base) } ?? ""
                 }
             } catch {
                 throw .format(error)
             }
-            state.rewriters[name] = rewriter
-            if rewriting.isNumberedAnew { state.numberedAnew.insert(name) }
-            state.timeline.update(rewriting, of: name)
-            state.absent?.update(rewriting, of: name)
-            if rewriting.kind == .master {
-                state.variables = rewriting.variables
-                state.sessionKeys = rewriting.sessionKeys
-                state.defaultAudio = rewriting.defaultAudio
-                state.qualities = rewriting.qualities
-                state.variants.setVariants(
-                    rewriting.variants, among: rewriting.children, soundGroups: rewriting.soundGroups)
-                state.audioTracks = rewriting.audioTracks
-                state.roles = Dictionary(rewriting.children.map { ($0.url, $0.role) }) { first, _ in first }
-            } else if let role, rewriting.keys.contains(where: { $0.decryptor == .element }) {
-                state.encryptedRoles.insert(role)
-            }
-            if rewriting.resources.contains(where: \.hasNote) { state.hasNotes = true }
-            if rewriting.resources.contains(where: \.isProtectedInitSegment) { state.hasProtectedInitSegments = true }
-            // Where the segments may be in envelopes, what the playlist says of keys is not settled yet.
-            let isSettled = rewriting.segmentToProbe == nil
-            return (rewriting, isSettled ? state.schedule.update(rewriting, of: name) : [])
+            let rewritten = rewriter
+            return (
+                rewriting,
+                state.withLock { state -> [HLSKey]? in
+                    answers.hasEnded ? nil : state.take(rewriting, of: name, by: rewritten, keptIn: table)
+                }
+            )
         }
+        // A stop came meanwhile. Nothing is asked for any more.
+        guard let wanted else { return rewriting }
         if rewriting.kind == .media {
             let refresh = Stillness.Refresh(
                 isEnded: rewriting.isEnded, target: rewriting.targetDuration ?? 0,

@@ -223,6 +223,31 @@ extension ElementTests {
             #expect(error.text.hasPrefix("Playback ends: session closed: the viewing session is lost"), "\(error)")
         }
 
+        /// What ends a wait while a bin around the element is in READY or below may be the stop.
+        @Test func aKeyThatFailsInAStopIsNoError() throws {
+            let (harness, request) = try waiting()
+            let decryptor = try #require(Decryptor.implementation(of: harness.element))
+            let bin = try #require(gst_bin_new(nil))
+            gst_object_ref_sink(bin)
+            defer { gst_object_unref(bin) }
+            #expect(harness.pushEndOfStream())
+            // The bin itself would take the links to the harness apart.
+            #expect(gst_object_set_parent(ek_as_object(harness.element), ek_as_object(bin)) != 0)
+            defer { gst_object_unparent(ek_as_object(harness.element)) }
+            #expect(try deny(harness, request, "no"))
+            let deadline = MonotonicTime.now + UInt64(TestProcess.deadline)
+            let (isActive, result) = decryptor.monitor.withLock {
+                while decryptor.flow.isTaskActive, MonotonicTime.now < deadline {
+                    decryptor.monitor.wait(microseconds: 100_000)
+                }
+                return (decryptor.flow.isTaskActive, decryptor.flow.result)
+            }
+            #expect(!isActive)
+            #expect(result == .flushing)
+            #expect(!harness.bus.all().contains { $0.type == "error" })
+            #expect(!harness.output.order.contains("eos"))
+        }
+
         // MARK: Order
 
         @Test func everythingKeepsItsPlaceWhileASampleWaits() throws {

@@ -22,6 +22,13 @@ import Testing
         #expect(moments.makesOutputs(at: 501 * Self.millisecond))
     }
 
+    @Test func theLogHasEachPartOfAStop() {
+        var times = StopTimes(at: 5 * Self.millisecond)
+        times.didEnd("answers", at: 7 * Self.millisecond)
+        times.didEnd("servers", at: 8 * Self.millisecond - 1)
+        #expect(times.line == "answers 2 ms, servers 0 ms")
+    }
+
     /// A demuxer need not tell which streams it has selected.
     @Test func aSelectionThatNeverComesIsNotWaitedForLong() {
         var moments = StopMoments()

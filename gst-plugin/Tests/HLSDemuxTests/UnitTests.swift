@@ -72,6 +72,25 @@ struct HLSUnitTests {
         }
     }
 
+    /// A stop takes no turn. What is rewritten by then changes nothing, and no key is asked for.
+    @Test func aStopWaitsForNoRewriting() async throws {
+        let presentation = HLSPresentation(
+            origin: HLSOrigin(transport: CurlTransport.shared),
+            keys: HLSKeys(session: KeySession(), timeout: .seconds(1)),
+            keyFormats: [.identity])
+        try presentation.open { _ in }
+        let master = Array("#EXTM3U\n#EXT-X-STREAM-INF:BANDWIDTH=1\nv.m3u8\n".utf8)
+        let rewriting = presentation.turn.withLock { _ in
+            let rewriting = Task { try presentation.rewrite(master, from: "https://a.test/m.m3u8").kind }
+            presentation.close()
+            return rewriting
+        }
+        let kind = try await rewriting.value
+        #expect(kind == .master)
+        let isKept = presentation.state.withLock { !$0.rewriters.isEmpty || !$0.roles.isEmpty }
+        #expect(!isKept)
+    }
+
     @Test func aSlowAnswerIsAskedForAgain() async {
         let answers = HLSAnswers(patience: .milliseconds(20))
         let (gate, open) = AsyncStream.makeStream(of: Void.self)
@@ -125,6 +144,23 @@ struct HLSUnitTests {
         answers.end()
         #expect(await answer.status == 404)
         #expect(await answers.answer("b") { LoopbackResponse() }.status == 404)
+    }
+
+    /// Work on a large playlist takes no notice of its end.
+    @Test(arguments: [true, false]) func theEndWaitsForNoWork(isAskedOnce: Bool) async {
+        let answers = HLSAnswers(patience: .seconds(3600))
+        let (started, begun) = AsyncStream.makeStream(of: Void.self)
+        let (gate, open) = AsyncStream.makeStream(of: Void.self)
+        async let answer = answers.answer("a", isAskedOnce: isAskedOnce) {
+            begun.yield()
+            // A task of its own is not cancelled.
+            await Task { for await _ in gate { break } }.value
+            return LoopbackResponse(body: [7])
+        }
+        for await _ in started { break }
+        answers.end()
+        #expect(await answer.status == 404)
+        open.yield()
     }
 
     @Test func whatWasPreparedIsHandedOutOnce() async {
