@@ -129,12 +129,11 @@ extension PlayReadyClient {
     }
 
     /// Licenses that travel with the content. They are not stored, and those that this device cannot open do not count:
-    /// `failure` is why not, for one of them.
+    /// `failure` is why not, for one of a key that no other license here is for.
     func judge(
         embedded licenses: [XMRLicense]
     ) async throws(PlayReadyAcquisitionError) -> (judged: [JudgedLicense], failure: PlayReadyError?) {
         guard !licenses.isEmpty else { return ([], nil) }
-        var failure: PlayReadyError?
         let keyring: PlayReadyKeyring
         do throws(KeyError) {
             keyring = try await self.keyring(in: try await store())
@@ -142,11 +141,14 @@ extension PlayReadyClient {
             throw .init(error)
         }
         var opened: [InstalledLicense] = []
-        var seen: Set<[UInt8]> = []
-        // A copy of a license is that license, and so is one whose bytes differ where they are not signed.
-        for xmr in licenses where seen.insert(Array(xmr.signedBytes)).inserted {
+        var failures: [(keyID: KeyID?, error: PlayReadyError)] = []
+        var known: Set<ArraySlice<UInt8>> = []
+        // A copy of a license is that license, and so is one whose bytes differ where they are not signed. One whose
+        // signature does not fit is none, and stands for no other.
+        for xmr in licenses where !known.contains(xmr.signedBytes) {
             do throws(PlayReadyError) {
                 let license = try PlayReadyLicense(xmr, keyring: keyring)
+                known.insert(xmr.signedBytes)
                 // It counts from a moment that nothing here knows.
                 guard license.terms.expirationAfterFirstStore == nil else {
                     throw .licenseExpired(
@@ -157,10 +159,12 @@ extension PlayReadyClient {
                     InstalledLicense(
                         license: license, id: .forSignedBytes(of: xmr), stored: nil, nonce: nil, session: nil))
             } catch {
-                failure = error
+                failures.append(((try? XMRTerms(xmr))?.key?.keyID, error))
             }
         }
-        return (try await judge(acquired: opened), failure)
+        let judged = try await judge(acquired: opened)
+        let found = Set(judged.map(\.keyID))
+        return (judged, failures.last { $0.keyID.map { !found.contains($0) } ?? true }?.error)
     }
 
     private func store() async throws(KeyError) -> LicenseStore {

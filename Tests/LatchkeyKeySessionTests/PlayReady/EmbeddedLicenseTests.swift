@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
+import LatchkeyContainers
 import LatchkeyKeySystems
 import LatchkeyProtection
 import Testing
@@ -103,6 +104,46 @@ import Testing
         try await parts.firstPlays.markFirstPlay(for: old)
         world.pass(61)
         #expect(try await status(world, [license]) == .expired)
+    }
+
+    /// The same license with a signature that does not fit.
+    private func broken(_ license: XMRLicense) throws -> XMRLicense {
+        var bytes = license.bytes
+        bytes[bytes.count - 1] ^= 1
+        return try XMRLicense(reading: bytes)
+    }
+
+    /// What is broken is told only if nothing else is there for the key.
+    @Test func aBrokenCopyHidesNoLicense() async throws {
+        let world = try PlayReadyWorld()
+        let license = try await takenLicense(world)
+        let broken = try broken(license)
+        for licenses in [[broken, license], [license, broken], [broken, broken, license]] {
+            let found = try await world.client.judge(embedded: licenses)
+            #expect(found.judged.map(\.verdict.mayPlay) == [true])
+            #expect(found.failure == nil)
+        }
+        let found = try await world.client.judge(embedded: [broken])
+        #expect(found.judged.isEmpty)
+        #expect("\(String(describing: found.failure))".contains("signature"))
+    }
+
+    /// Neither does a box that cannot be read, nor one without a license, in front of the one that has it.
+    @Test(arguments: [false, true]) func aBrokenBoxHidesNoLicense(_ isReadable: Bool) async throws {
+        let world = try PlayReadyWorld()
+        let license = try await takenLicense(world)
+        let object = try PlayReadyObject(header: PlayReadyWorld.header(), embeddedLicenseStore: license.bytes)
+        let front = try isReadable ? PlayReadyWorld.data() : Array(object.serialized().dropLast(9))
+        let boxes = [front, try object.serialized()].map { PSSHBox(system: .playReady, data: $0) }
+        let bytes = try boxes.flatMap { try #require($0.serialized()) }
+        world.service.setOffline(true)
+        let session = KeySession(loaders: [world.loader], clock: ManualClock().clock)
+        let watcher = Watcher(session)
+        session.demand(
+            KeyDemand(
+                keyIDs: [keyID(1)], keySystem: .playReady,
+                initializationData: [InitializationData(system: .playReady, bytes: bytes, origin: "test")]))
+        #expect(await watcher.next { $0.isUsable || $0.isFailed || $0.isUntaken }?.isUsable == true)
     }
 
     /// Nothing tells when its time began.
