@@ -551,7 +551,7 @@ extension PlayReadyClient {
         if let ends = record.ends, ends <= now { return true }
         guard let terms = try? XMRTerms(XMRLicense(reading: Array(record.payload.dropFirst(5)))),
             let seconds = [terms.expirationAfterFirstPlay, terms.expirationAfterFirstUse].compactMap(\.self).min(),
-            let mark = (try? LicenseStore.firstPlay(of: record.id, in: transaction)).flatMap(\.self)
+            let mark = (try? LicenseStore.firstPlay(of: FirstPlays.Names(of: record), in: transaction)).flatMap(\.self)
         else { return false }
         return mark.advanced(bySeconds: Int64(seconds)) <= now
     }
@@ -566,8 +566,8 @@ extension PlayReadyClient {
 }
 
 extension RecordID {
-    /// The ids of licenses of one answer or one piece of content. A service may give several licenses one rights id: those
-    /// for different keys differ by the KID, and those for one key by their place among each other.
+    /// The ids of licenses of one answer. A service may give several licenses one rights id: those for different keys
+    /// differ by the KID, and those for one key by their place among each other.
     static func forLicenses(_ licenses: [(rightsID: GUID, keyID: KeyID)]) -> [RecordID] {
         var seen: [[UInt8]: UInt8] = [:]
         return licenses.map { license in

@@ -19,7 +19,7 @@ struct PlayReadyNeed {
     init(_ request: KeyLoadingRequest) throws(PlayReadyAcquisitionError) {
         var data = request.initializationData.filter { $0.system == .playReady || $0.system == nil }.map(\.bytes)
         if let uri = request.keyURI, let bytes = DataURI(uri)?.bytes { data.insert(bytes, at: 0) }
-        let objects = data.compactMap { try? PlayReadyObject(initializationData: $0) }
+        let objects = data.flatMap(Self.parts).compactMap { try? PlayReadyObject(initializationData: $0) }
         found = objects.compactMap { try? $0.header() }
         embedded = Array(objects.flatMap(\.embeddedLicenses).prefix(PlayReadyExchange.maximumLicenseCount))
         let missing = request.sayMissingKeyIDs()
@@ -34,6 +34,13 @@ struct PlayReadyNeed {
             let problem = data.isEmpty ? "the media has no PlayReady header" : "its PlayReady header names no KID"
             throw .init(KeyError.malformedRequest("\(problem), so no license can be asked for"))
         }
+    }
+
+    /// The data of each `pssh` box, so that a broken one hides no other; what is no such box as it is.
+    private static func parts(of bytes: [UInt8]) -> [[UInt8]] {
+        guard bytes.dropFirst(4).starts(with: "pssh".utf8) else { return [bytes] }
+        let boxes = PSSHBox.readableBoxes(in: bytes).filter { $0.system == .playReady }
+        return boxes.isEmpty ? [bytes] : boxes.map(\.data)
     }
 
     /// Licenses for keys of content that is not played yet; those of the headers in `data` if `keyIDs` is empty.

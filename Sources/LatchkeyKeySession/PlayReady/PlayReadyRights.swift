@@ -129,12 +129,11 @@ extension PlayReadyClient {
     }
 
     /// Licenses that travel with the content. They are not stored, and those that this device cannot open do not count:
-    /// `failure` is why not, for one of them.
+    /// `failure` is why not, for one of a key that no other license here is for.
     func judge(
         embedded licenses: [XMRLicense]
     ) async throws(PlayReadyAcquisitionError) -> (judged: [JudgedLicense], failure: PlayReadyError?) {
         guard !licenses.isEmpty else { return ([], nil) }
-        var failure: PlayReadyError?
         let keyring: PlayReadyKeyring
         do throws(KeyError) {
             keyring = try await self.keyring(in: try await store())
@@ -142,25 +141,30 @@ extension PlayReadyClient {
             throw .init(error)
         }
         var opened: [InstalledLicense] = []
-        var ids: [(rightsID: GUID, keyID: KeyID)] = []
-        var seen: Set<[UInt8]> = []
-        // A copy of a license is that license, and so is one whose bytes differ where they are not signed.
-        for xmr in licenses where seen.insert(Array(xmr.signedBytes)).inserted {
+        var failures: [(keyID: KeyID?, error: PlayReadyError)] = []
+        var known: Set<ArraySlice<UInt8>> = []
+        // A copy of a license is that license, and so is one whose bytes differ where they are not signed. One whose
+        // signature does not fit is none, and stands for no other.
+        for xmr in licenses where !known.contains(xmr.signedBytes) {
             do throws(PlayReadyError) {
                 let license = try PlayReadyLicense(xmr, keyring: keyring)
+                known.insert(xmr.signedBytes)
                 // It counts from a moment that nothing here knows.
                 guard license.terms.expirationAfterFirstStore == nil else {
                     throw .licenseExpired(
                         "it ends some time after it was stored, and came with the content; get a new one")
                 }
-                ids.append((xmr.rightsID, license.keyID))
-                guard let id = RecordID.forLicenses(ids).last else { continue }
-                opened.append(InstalledLicense(license: license, id: id, stored: nil, nonce: nil, session: nil))
+                // Its place among others says nothing: a user may put others in front of it.
+                opened.append(
+                    InstalledLicense(
+                        license: license, id: .forSignedBytes(of: xmr), stored: nil, nonce: nil, session: nil))
             } catch {
-                failure = error
+                failures.append(((try? XMRTerms(xmr))?.key?.keyID, error))
             }
         }
-        return (try await judge(acquired: opened), failure)
+        let judged = try await judge(acquired: opened)
+        let found = Set(judged.map(\.keyID))
+        return (judged, failures.last { $0.keyID.map { !found.contains($0) } ?? true }?.error)
     }
 
     private func store() async throws(KeyError) -> LicenseStore {
@@ -192,7 +196,7 @@ extension PlayReadyClient {
         let revocations = asksForRevocation ? try await provisioning(in: parts.store).revocations : nil
         for license in licenses {
             var situation = PlayReadyPolicy.Situation(
-                license, keyring, firstPlay: try await parts.firstPlays.firstPlay(of: license.id), at: now)
+                license, keyring, firstPlay: try await parts.firstPlays.firstPlay(of: license.playNames), at: now)
             situation.revocationInformationVersion = revocations?.informationVersion
             judged.append(
                 JudgedLicense(installed: license, verdict: PlayReadyPolicy(license.license).evaluate(situation)))
@@ -204,7 +208,8 @@ extension PlayReadyClient {
     /// this returns.
     func markFirstPlay(_ license: InstalledLicense) async throws(PlayReadyAcquisitionError) -> UnixTime {
         do throws(LicenseStoreError) {
-            return try await parts().firstPlays.markFirstPlay(for: license.id, isPersistent: license.isPersistent)
+            return try await parts().firstPlays.markFirstPlay(
+                for: license.playNames, isPersistent: license.isPersistent)
         } catch {
             throw .init(error)
         }
@@ -215,7 +220,7 @@ extension PlayReadyClient {
         let ended = sessionLicenses.filter { $0.session == session }
         guard !ended.isEmpty else { return }
         sessionLicenses.removeAll { $0.session == session }
-        if let parts = try? await parts() { parts.firstPlays.forget(ended.map(\.id)) }
+        if let parts = try? await parts() { parts.firstPlays.forget(ended.flatMap(\.playNames.noted)) }
     }
 
     /// The session takes the license: no other may use it any more. False where another session has it.
@@ -226,6 +231,47 @@ extension PlayReadyClient {
         for index in indices { sessionLicenses[index].session = session }
         return true
     }
+}
+
+extension RecordID {
+    /// Of a license that travels with the content. Its signature says nothing of the bytes around those that are signed.
+    static func forSignedBytes(of license: XMRLicense) -> RecordID {
+        // The signature is a code of the same bytes.
+        RecordID(prefixOf: (try? Digest.sha256(Array(license.signedBytes))) ?? license.signature)
+    }
+}
+
+extension FirstPlays.Names {
+    /// A license that travels with the content has a digest of its signed bytes for its `id`, wherever it stands. One that a
+    /// service gave has its own, and goes on where it was if the service gives it again. Each counts the plays of the other:
+    /// they may be copies.
+    init(of license: XMRLicense, keyID: KeyID, id: RecordID) {
+        let signed = RecordID.forSignedBytes(of: license)
+        // What all licenses had that were the first with their rights id.
+        let first = RecordID.forLicenses([(license.rightsID, keyID)])
+        if id == signed {
+            self.init(noted: [id], others: first)
+        } else if first.contains(id) {
+            self.init(noted: [id], others: [signed])
+        } else {
+            self.init(noted: [id, signed])
+        }
+    }
+
+    /// Of a stored license; its own id alone if it cannot be read.
+    init(of record: LicenseRecord) {
+        guard let license = try? XMRLicense(reading: record.payload.dropFirst(5)), let keyID = record.keyIDs.first
+        else {
+            self.init(noted: [record.id])
+            return
+        }
+        self.init(of: license, keyID: keyID, id: record.id)
+    }
+}
+
+extension InstalledLicense {
+    /// What its first play is known by.
+    var playNames: FirstPlays.Names { FirstPlays.Names(of: license.xmr, keyID: license.keyID, id: id) }
 }
 
 extension PlayReadyPolicy.Situation {

@@ -35,8 +35,8 @@ extension LicenseStore {
         for summary in try list(kind: .license) where summary.keySystem == .playReady {
             do throws(LicenseStoreError) {
                 guard let record = try record(summary.id) else { continue }
-                licenses.append(
-                    StoredPlayReadyLicense(record, keyring, firstPlay: try firstPlay(of: record.id), at: now))
+                let firstPlay = try firstPlay(of: FirstPlays.Names(of: record))
+                licenses.append(StoredPlayReadyLicense(record, keyring, firstPlay: firstPlay, at: now))
             } catch  where error.isSameKind(as: .recordUnreadable("")) {
                 licenses.append(StoredPlayReadyLicense(summary.id, summary.keyIDs, isOfNoUse: "\(error)"))
             }

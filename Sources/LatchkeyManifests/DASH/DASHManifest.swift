@@ -13,6 +13,8 @@ public struct DASHManifest: Hashable, Sendable {
         public var descriptors: [DASHContentProtection]
         /// What it holds for; nil where that is not told.
         public var media: OutputPolicy.Media?
+        /// Those of `descriptors` that no other one of the manifest's `protections` before it has, each once.
+        package fileprivate(set) var newDescriptors: [DASHContentProtection]
         /// Where those of a Period, of an AdaptationSet and of a Representation begin.
         fileprivate var levels: [Int]
     }
@@ -217,8 +219,12 @@ extension DASHManifest {
         init(known: [DASHInitSegment: [DASHContentProtection]]) { knownSegments = known }
 
         var protections: [Protection] {
-            parts.map { part, levels in
-                Protection(descriptors: part.numbers.map { descriptors[$0] }, media: part.media, levels: levels)
+            var seen: Set<Int> = []
+            return parts.map { part, levels in
+                let new = part.numbers.filter { seen.insert($0).inserted }
+                return Protection(
+                    descriptors: part.numbers.map { descriptors[$0] }, media: part.media,
+                    newDescriptors: new.map { descriptors[$0] }, levels: levels)
             }
         }
 

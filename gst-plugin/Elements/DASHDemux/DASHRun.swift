@@ -459,11 +459,13 @@ extension DASHManifest {
             return found
         }
         for protection in protections {
-            let askable = protection.systems.filter { system in
-                // KIDs are enough for ClearKey.
-                KeySystem(system) == .clearKey
-                    || protection.descriptors.contains { $0.scheme == .system(system) && !$0.systemBoxes.isEmpty }
+            var withData: Set<ProtectionSystem> = []
+            for case (let descriptor, .system(let system)) in protection.descriptors.map({ ($0, $0.scheme) })
+            where !withData.contains(system) && !descriptor.systemBoxes.isEmpty {
+                withData.insert(system)
             }
+            // KIDs are enough for ClearKey.
+            let askable = protection.systems.filter { KeySystem($0) == .clearKey || withData.contains($0) }
             guard let system = choose(askable) else { continue }
             // ClearKey has two names, and packagers write data below one and the URL below the other. What stands further
             // inside goes before what it inherits.

@@ -72,11 +72,10 @@ public struct ContentTrack: Hashable, Sendable {
     init(_ kind: Kind) { self.kind = kind }
 
     /// The same but for its times.
-    func isSame(as other: ContentTrack) -> Bool {
-        var (left, right) = (self, other)
-        left.keyPeriods = []
-        right.keyPeriods = []
-        return left == right
+    var withoutTimes: ContentTrack {
+        var track = self
+        track.keyPeriods = []
+        return track
     }
 }
 

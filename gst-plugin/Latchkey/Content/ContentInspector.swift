@@ -78,7 +78,8 @@ struct ContentInspector: Sendable {
         content.isProtected = manifest.isProtected
         for protection in manifest.protections {
             for system in protection.systems { content.add(system) }
-            for descriptor in protection.descriptors {
+            // What many inherit says the same each time.
+            for descriptor in protection.newDescriptors {
                 content.add(keyIDs: descriptor.defaultKeyIDs)
                 content.add(licenseURLs: descriptor.licenseURLs)
                 for box in descriptor.systemBoxes { content.note(box) }
@@ -153,7 +154,7 @@ struct ContentInspector: Sendable {
             content.add(audioTrack: track.language ?? "audio")
             content.audioTrackIDs.append(track.id)
         }
-        for track in movie.tracks { content.tracks.append(ContentTrack(track)) }
+        for track in movie.tracks { content.append(ContentTrack(track)) }
         take(movie, into: &content)
         return content
     }

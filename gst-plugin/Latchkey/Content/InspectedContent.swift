@@ -27,39 +27,52 @@ struct InspectedContent: Sendable {
     /// What servers set while it was looked at; nil: it was not fetched.
     var cookies: CookieStore?
     var isProtected = false
-    var systems: [ProtectionSystem] = []
-    var keyIDs: [KeyID] = []
+    private(set) var distinctSystems = DistinctValues<ProtectionSystem>()
+    private(set) var distinctKeyIDs = DistinctValues<KeyID>()
     /// It is protected, and neither it nor its media will say which keys it needs: no license can be asked for.
     var lacksKeyIDs = false
     var audioTrackNames: [String] = []
     /// The `track_ID` of each of `audioTrackNames`, in a file; empty in other content.
     var audioTrackIDs: [UInt32] = []
-    var licenseURLs: [String] = []
+    private(set) var distinctLicenseURLs = DistinctValues<String>()
     /// In the order of the content.
-    var tracks: [ContentTrack] = []
+    private(set) var tracks: [ContentTrack] = []
+    /// Where the first track is that is the same but for its times.
+    private(set) var trackPlaces: [ContentTrack: Int] = [:]
     /// Each asks for other keys. Empty where keys come without a license, or where the content says nothing.
     var needs: [Need] = []
 
     /// The most keys and names that are kept: content is not trusted.
     static let limit = 4096
 
+    var systems: [ProtectionSystem] { distinctSystems.values }
+    var keyIDs: [KeyID] { distinctKeyIDs.values }
+    var licenseURLs: [String] { distinctLicenseURLs.values }
+
     /// Adds what is not there yet.
-    mutating func add(_ system: ProtectionSystem) { Self.add([system], to: &systems) }
-    mutating func add(keyIDs new: [KeyID]) { Self.add(new, to: &keyIDs) }
-    mutating func add(licenseURLs new: [String]) { Self.add(new, to: &licenseURLs) }
+    mutating func add(_ system: ProtectionSystem) { distinctSystems.add([system], limit: Self.limit) }
+    mutating func add(keyIDs new: [KeyID]) { distinctKeyIDs.add(new, limit: Self.limit) }
+    mutating func add(licenseURLs new: [String]) { distinctLicenseURLs.add(new, limit: Self.limit) }
     mutating func add(_ need: Need) {
         var need = need
         need.mediaURL = url
-        if !needs.contains(need), needs.count < 64 { needs.append(need) }
+        if needs.count < 64, !needs.contains(need) { needs.append(need) }
     }
 
     /// A track that goes on, as in the next Period, gets the new times. Times without a change of key are one.
     mutating func add(_ track: ContentTrack) {
-        if let index = tracks.firstIndex(where: { $0.isSame(as: track) }) {
+        if let index = trackPlaces[track.withoutTimes] {
             for period in track.keyPeriods { tracks[index].add(period) }
         } else if tracks.count < Self.limit {
-            tracks.append(track)
+            append(track)
         }
+    }
+
+    /// A track of its own, also if another one is the same.
+    mutating func append(_ track: ContentTrack) {
+        let name = track.withoutTimes
+        if trackPlaces[name] == nil { trackPlaces[name] = tracks.count }
+        tracks.append(track)
     }
 
     /// A name that is there already gets a number, so that each can be chosen.
@@ -72,11 +85,6 @@ struct InspectedContent: Sendable {
             number += 1
         }
         audioTrackNames.append(unique)
-    }
-
-    private static func add<Value: Hashable>(_ new: [Value], to list: inout [Value]) {
-        var seen = Set(list)
-        for value in new where list.count < limit && seen.insert(value).inserted { list.append(value) }
     }
 
     var keySystems: [KeySystem] {
@@ -95,6 +103,20 @@ struct InspectedContent: Sendable {
         guard let header = try? PlayReadyObject(initializationData: box.data).header() else { return }
         if header.details.isOnDemand != true { add(keyIDs: header.keys.map(\.keyID)) }
         add(licenseURLs: [header.details.licenseAcquisitionURL].compactMap(\.self))
+    }
+}
+
+/// Values in the order in which they came, each once. A value.
+struct DistinctValues<Value: Hashable & Sendable>: Sendable {
+    private(set) var values: [Value] = []
+    private var known: Set<Value> = []
+
+    /// Nothing yet.
+    init() {}
+
+    /// Adds what is not there yet, until there are `limit` values.
+    mutating func add(_ new: [Value], limit: Int) {
+        for value in new where values.count < limit && known.insert(value).inserted { values.append(value) }
     }
 }
 

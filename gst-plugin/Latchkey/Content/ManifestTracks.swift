@@ -21,12 +21,18 @@ struct DASHTracks {
             let duration = Self.seconds(period[attribute: "duration"])
             let end = start.flatMap { start in duration.map { start + $0 } } ?? next
             place = end
+            var keysOfPeriod = Keys()
+            keysOfPeriod.add(period)
             for set in period.children where set.localName == "AdaptationSet" {
+                var keysOfSet = keysOfPeriod
+                keysOfSet.add(set)
                 for representation in set.children where representation.localName == "Representation" {
                     guard content.tracks.count < InspectedContent.limit else { return }
                     var track = Self.track(representation, in: set)
+                    var keys = keysOfSet
+                    keys.add(representation)
                     track.keyPeriods = [
-                        Self.keyPeriod([period, set, representation], start: start, end: end)
+                        KeyPeriod(start: start, end: end, method: keys.method, keyIDs: keys.keyIDs.values)
                     ]
                     content.add(track)
                 }
@@ -63,21 +69,19 @@ struct DASHTracks {
         return track
     }
 
-    private static func keyPeriod(_ elements: [XMLElement], start: Double?, end: Double?) -> KeyPeriod {
-        var period = KeyPeriod(start: start, end: end)
-        for element in elements {
+    /// What descriptors say of the keys, the outermost ones first. Each element is read once, whatever is in it.
+    private struct Keys {
+        var method: String?
+        var keyIDs = DistinctValues<KeyID>()
+
+        mutating func add(_ element: XMLElement) {
             for child in element.children where child.localName == "ContentProtection" {
                 let descriptor = DASHContentProtection(child)
-                if descriptor.scheme == .commonEncryption, let scheme = descriptor.value { period.method = scheme }
-                if descriptor.scheme != .other || !descriptor.defaultKeyIDs.isEmpty {
-                    period.method = period.method ?? "encrypted"
-                }
-                for keyID in descriptor.defaultKeyIDs where !period.keyIDs.contains(keyID) {
-                    period.keyIDs.append(keyID)
-                }
+                if descriptor.scheme == .commonEncryption, let scheme = descriptor.value { method = scheme }
+                if descriptor.scheme != .other || !descriptor.defaultKeyIDs.isEmpty { method = method ?? "encrypted" }
+                keyIDs.add(descriptor.defaultKeyIDs, limit: InspectedContent.limit)
             }
         }
-        return period
     }
 }
 

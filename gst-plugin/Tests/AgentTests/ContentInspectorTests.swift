@@ -156,6 +156,41 @@ import Testing
         }
     }
 
+    /// As many as are kept, below descriptors that all of them inherit: each is taken once, in order.
+    @Test func takesManyDescriptors() async throws {
+        let count = 1000
+        func uuid(_ number: Int) -> String {
+            let digits = String(number, radix: 16)
+            return "00000000-0000-0001-0000-" + String(repeating: "0", count: 12 - digits.count) + digits
+        }
+        func protection(_ number: Int) -> String {
+            "<ContentProtection schemeIdUri='urn:mpeg:dash:mp4protection:2011' value='cbcs' "
+                + "cenc:default_KID='\(uuid(number)) \(uuid(0))'/>"
+                + "<ContentProtection schemeIdUri='urn:uuid:e2719d58-a985-b3c9-781a-b030af78d30e'>"
+                + "<Laurl>https://l.example/\(number)</Laurl><Laurl>https://l.example/0</Laurl></ContentProtection>"
+        }
+        let sets = (1...count).map { number in
+            "<AdaptationSet contentType='video'>\(protection(number))<Representation bandwidth='\(number)'/></AdaptationSet>"
+        }
+        let period =
+            "<Period>\(protection(0))\(sets.joined())<AdaptationSet contentType='video'><Representation bandwidth='1'/>"
+            + "</AdaptationSet></Period>"
+        let text = "<MPD xmlns='urn:mpeg:dash:schema:mpd:2011' xmlns:cenc='urn:mpeg:cenc:2013'>\(period)</MPD>"
+        let content = try await inspect("a.mpd", .dash, ["a.mpd": text])
+        let keyIDs = try (0...count).map { try #require(KeyID(uuid: uuid($0))) }
+        #expect(content.keyIDs == keyIDs)
+        #expect(content.licenseURLs == (0...count).map { "https://l.example/\($0)" })
+        #expect(content.systems.count == 1 && content.keySystems == [.clearKey])
+        #expect(content.needs.count == 64)
+        #expect(content.tracks.map(\.bitRate) == (1...count).map { UInt64($0) })
+        #expect(content.tracks.allSatisfy { $0.keyPeriods.first?.method == "cbcs" })
+        for (number, track) in zip(2...count, content.tracks.dropFirst()) {
+            #expect(track.keyPeriods.map(\.keyIDs) == [[keyIDs[0], keyIDs[number]]])
+        }
+        // The last AdaptationSet has the same track as the first one.
+        #expect(content.tracks.first?.keyPeriods.map(\.keyIDs) == [[keyIDs[0], keyIDs[1]], [keyIDs[0]]])
+    }
+
     // MARK: Smooth Streaming
 
     private func smooth(_ streams: String) -> [String: String] {
