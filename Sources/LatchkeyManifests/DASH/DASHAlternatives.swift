@@ -50,6 +50,49 @@ public struct DASHAlternatives: Hashable, Sendable {
     }
 }
 
+extension DASHAlternatives {
+    /// What an AdaptationSet is, for the choice among several: what a viewer would miss of another one. Of sound, any is
+    /// better than none.
+    struct Kind: Hashable {
+        private var type: String?
+        private var language: String?
+        private var properties: Set<String>
+        private var number: Int?
+
+        /// Whether not every player takes it: trick modes, among others.
+        private var isSpecial: Bool { properties.contains { $0.hasPrefix("EssentialProperty ") } }
+
+        /// Those without which the others play: text, and special pictures beside those for all players.
+        static func optional(among kinds: some Collection<Kind>) -> Set<Kind> {
+            let hasOthers = kinds.contains { $0.type != "text" }
+            let hasPictures = kinds.contains { $0.type == "video" && !$0.isSpecial }
+            let optional = kinds.filter { kind in
+                switch kind.type {
+                case _ where kind.number != nil: false
+                case "text": hasOthers
+                case "video", "image": hasPictures && kind.isSpecial
+                default: false
+                }
+            }
+            return Set(optional)
+        }
+
+        /// `type`: such as “video”. `number`: of a set that no other may stand for.
+        init(_ set: XMLElement, type: String?, number: Int?) {
+            self.number = number
+            self.type = type
+            language = type == "audio" ? nil : set[attribute: "lang"]
+            var names: Set<String> = ["EssentialProperty"]
+            if type != "audio" { names.formUnion(["Role", "Accessibility", "Viewpoint"]) }
+            properties = Set(
+                set.children.filter { names.contains($0.localName) }.map { property in
+                    let scheme = property[attribute: "schemeIdUri"] ?? ""
+                    return "\(property.localName) \(scheme) \(property[attribute: "value"] ?? "")"
+                })
+        }
+    }
+}
+
 extension DASHManifest {
     /// The manifest without the Representations whose keys may not be used, and without AdaptationSets that have none left.
     /// `alternatives` are those of the same bytes. Nil where none is left out, and where the result is too large for any reader.

@@ -245,9 +245,11 @@ extension DASHManifest {
                 let inPeriod = common + numbers(of: period, Place(period: number), areForAll: true)
                 let keysOfPeriod = keySet(of: inPeriod)
                 unknown = []
-                var found: [Kind: (media: OutputPolicy.Media?, parts: [Int?: DASHAlternatives.Part])] = [:]
+                var found: [DASHAlternatives.Kind: (media: OutputPolicy.Media?, parts: [Int?: DASHAlternatives.Part])] =
+                    [:]
                 for (setNumber, set) in period.children.lazy.filter({ $0.localName == "AdaptationSet" }).enumerated() {
-                    let kind = Kind(set, number: isDynamic ? setNumber : nil)
+                    let kind = DASHAlternatives.Kind(
+                        set, type: Self.mediaType(of: set), number: isDynamic ? setNumber : nil)
                     var same = found.removeValue(forKey: kind) ?? (Self.media(of: set), [:])
                     let first = DASHAlternatives.Place(period: number, set: setNumber, representation: 0)
                     let keys = collect(
@@ -261,7 +263,7 @@ extension DASHManifest {
                     found[kind] = same
                 }
                 if !unknown.isEmpty { findUntold(among: found.values.map { $0.parts.values.map(\.places) }) }
-                let optional = Kind.optional(among: found.keys)
+                let optional = DASHAlternatives.Kind.optional(among: found.keys)
                 // Without these keys nothing plays: what is optional and needs no others is no matter of a choice.
                 let needed = Set(
                     found.filter { !optional.contains($0.key) && $0.value.parts.count == 1 }.values
@@ -277,47 +279,6 @@ extension DASHManifest {
                     alternatives.append(
                         DASHAlternatives(media: same.media, parts: parts, isOptional: optional.contains(kind)))
                 }
-            }
-        }
-
-        /// What an AdaptationSet is, for the choice among several: what a viewer would miss of another one. Of sound, any is
-        /// better than none.
-        private struct Kind: Hashable {
-            private var type: String?
-            private var language: String?
-            private var properties: Set<String>
-            private var number: Int?
-
-            /// Whether not every player takes it: trick modes, among others.
-            private var isSpecial: Bool { properties.contains { $0.hasPrefix("EssentialProperty ") } }
-
-            /// Those without which the others play: text, and special pictures beside those for all players.
-            static func optional(among kinds: some Collection<Kind>) -> Set<Kind> {
-                let hasOthers = kinds.contains { $0.type != "text" }
-                let hasPictures = kinds.contains { $0.type == "video" && !$0.isSpecial }
-                let optional = kinds.filter { kind in
-                    switch kind.type {
-                    case _ where kind.number != nil: false
-                    case "text": hasOthers
-                    case "video", "image": hasPictures && kind.isSpecial
-                    default: false
-                    }
-                }
-                return Set(optional)
-            }
-
-            /// `number`: of a set that no other may stand for.
-            init(_ set: XMLElement, number: Int?) {
-                self.number = number
-                type = Collector.mediaType(of: set)
-                language = type == "audio" ? nil : set[attribute: "lang"]
-                var names: Set<String> = ["EssentialProperty"]
-                if type != "audio" { names.formUnion(["Role", "Accessibility", "Viewpoint"]) }
-                properties = Set(
-                    set.children.filter { names.contains($0.localName) }.map { property in
-                        let scheme = property[attribute: "schemeIdUri"] ?? ""
-                        return "\(property.localName) \(scheme) \(property[attribute: "value"] ?? "")"
-                    })
             }
         }
 
