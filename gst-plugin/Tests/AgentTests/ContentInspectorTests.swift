@@ -156,9 +156,9 @@ import Testing
         }
     }
 
-    /// As many as are kept, below descriptors that all of them inherit: each is taken once, in order.
+    /// Sets with descriptors of their own, below those that all of them inherit: each is taken once, in order.
     @Test func takesManyDescriptors() async throws {
-        let count = 1000
+        let count = 300
         func uuid(_ number: Int) -> String {
             let digits = String(number, radix: 16)
             return "00000000-0000-0001-0000-" + String(repeating: "0", count: 12 - digits.count) + digits
@@ -182,7 +182,7 @@ import Testing
         #expect(content.licenseURLs == (0...count).map { "https://l.example/\($0)" })
         #expect(content.systems.count == 1 && content.keySystems == [.clearKey])
         #expect(content.needs.count == 64)
-        #expect(content.tracks.map(\.bitRate) == (1...count).map { UInt64($0) })
+        #expect(content.tracks.map(\.bitRate) == (1...count).map { Optional(UInt64($0)) })
         #expect(content.tracks.allSatisfy { $0.keyPeriods.first?.method == "cbcs" })
         for (number, track) in zip(2...count, content.tracks.dropFirst()) {
             #expect(track.keyPeriods.map(\.keyIDs) == [[keyIDs[0], keyIDs[number]]])
