@@ -165,7 +165,7 @@ final class GuardElement: Element, @unchecked Sendable {
         do {
             try join(SharedSession.obtain(for: reference).session, media: expectedMedia(around: reference))
             // What is decrypted already may come as soon as the pads are active.
-            currentPost?.keysInUseDidChange()
+            currentPost?.didJoin()
             return true
         } catch {
             reference.postError(
@@ -197,7 +197,7 @@ final class GuardElement: Element, @unchecked Sendable {
         new.begin(replacing: old != nil)
         old?.end()
         // Changed since the post read it.
-        if self.settings.withLock({ $0.hdmiMode }) != settings.hdmiMode { hdmiModeDidChange() }
+        if self.settings.withLock({ $0.hdmiMode }) != settings.hdmiMode { hdmiModeDidChange(isJoining: true) }
     }
 
     /// The application tells the outputs, also before anything plays. False where others tell them.
@@ -210,10 +210,10 @@ final class GuardElement: Element, @unchecked Sendable {
     }
 
     /// The application wants another mode, as it plays or before.
-    func hdmiModeDidChange() {
+    func hdmiModeDidChange(isJoining: Bool = false) {
         let name = settings.withLock { $0.hdmiMode }
         guard let post = currentPost else { return }
-        if let mode = HDMIMode(rawValue: name) { return post.setMode(mode) }
+        if let mode = HDMIMode(rawValue: name) { return post.setMode(mode, isJoining: isJoining) }
         reference.postWarning(
             GST_RESOURCE_ERROR_SETTINGS, "hdmi-mode=\(name) is no mode: the one before stays.",
             debug: "It is one of " + HDMIMode.allCases.map(\.rawValue).joined(separator: ", "))

@@ -33,7 +33,8 @@ final class GuardPost: OutputGuard {
         var asked: (requirement: OutputRequirement, facts: [OutputFacts])?
         var askingError: String?
         var isEnded = false
-        /// What no bus has taken: the element is not in its pipeline yet.
+        /// What the watch's thread is to tell: no bus takes it as the element is not in its pipeline yet, or it was decided on a
+        /// thread that must not post.
         var untold: OutputDecision?
 
         init(_ evaluator: OutputEvaluator) {
@@ -105,7 +106,7 @@ final class GuardPost: OutputGuard {
 
     func end() {
         session.leave(self)
-        state.withLock { $0.isEnded = true }
+        state.withLock { ($0.isEnded, $0.untold) = (true, nil) }
         let watch = watch.withLock { watch in
             defer { watch = nil }
             return watch
@@ -117,7 +118,11 @@ final class GuardPost: OutputGuard {
 
     func keysInUseDidChange() { decide() }
 
-    func otherGuardsDidChange() { watch.withLock { $0 }?.poke() }
+    /// The element joins as its state changes: the locks of bins around it are held, and an application that answers a message at
+    /// once may wait for these. What is decided counts when this returns, and the watch's thread tells it.
+    func didJoin() { decide(isToldLater: true) }
+
+    func otherGuardsDidChange() { wakeWatch() }
 
     /// The application tells the outputs. They count when this returns; false where others are watched.
     func set(_ facts: OutputFacts) -> Bool {
@@ -127,8 +132,11 @@ final class GuardPost: OutputGuard {
         return true
     }
 
-    /// What the application makes of outputs counts when this returns. As `obey`, not on a thread of the sink behind.
-    func setMode(_ mode: HDMIMode) { decide { $0.evaluator.hdmiMode = mode } }
+    /// What the application makes of outputs counts when this returns. As `obey`, not on a thread of the sink behind. `isJoining`:
+    /// as in `didJoin`.
+    func setMode(_ mode: HDMIMode, isJoining: Bool = false) {
+        decide(isToldLater: isJoining) { $0.evaluator.hdmiMode = mode }
+    }
 
     private func read(_ facts: OutputFacts, at time: Duration) {
         decide { state in
@@ -137,9 +145,25 @@ final class GuardPost: OutputGuard {
             let facts = (provider as? ApplicationOutputs)?.read() ?? facts
             _ = state.stability.read(facts, at: state.time)
         }
+        tellUntold()
     }
 
-    private func decide(after change: (inout sending State) -> Void = { _ in }) {
+    /// On the watch's thread.
+    private func tellUntold() {
+        guard state.withLock({ $0.untold != nil }) else { return }
+        element.withElement { element in
+            guard element.reference.hasListener else { return }
+            let untold = state.withLock { state in
+                defer { state.untold = nil }
+                return state.untold
+            }
+            guard let untold else { return }
+            tell(untold, on: element.reference)
+            AdaptiveBin.limitQualities(around: element.reference)
+        }
+    }
+
+    private func decide(isToldLater: Bool = false, after change: (inout sending State) -> Void = { _ in }) {
         guard
             let (news, blanks) = turn.withLock({
                 state.withLock { change(&$0) }
@@ -149,21 +173,21 @@ final class GuardPost: OutputGuard {
         // Whoever hears of it may answer at once: nothing is held then.
         element.withElement { element in
             if blanks { (element as? GuardElement)?.blankSoon() }
-            state.withLock { $0.untold = element.reference.hasListener ? nil : news }
-            tell(news, on: element.reference)
+            let isTold = !isToldLater && element.reference.hasListener
+            state.withLock { $0.untold = isTold ? nil : news }
+            if !isToldLater { tell(news, on: element.reference) }
             AdaptiveBin.limitQualities(around: element.reference)
         }
+        if isToldLater { wakeWatch() }
     }
+
+    private func wakeWatch() { watch.withLock { $0 }?.poke() }
 
     /// The element is in its pipeline, which hears of what was decided before. Players put their sinks there late.
     func didEnterPipeline(_ element: ElementReference) {
-        let untold = state.withLock { state in
-            defer { state.untold = nil }
-            return state.untold
-        }
-        guard let untold else { return }
-        tell(untold, on: element)
+        guard state.withLock({ $0.untold != nil }) else { return }
         AdaptiveBin.limitQualities(around: element)
+        wakeWatch()
     }
 
     /// The decision, where it is another one than before, and whether the screen is to be blanked.
