@@ -5,6 +5,7 @@ import LatchkeyElementKit
 import LatchkeyElementTestSupport
 import Latchkey
 import LatchkeyKeySession
+import LatchkeyOutputs
 import LatchkeyProtection
 import Synchronization
 import Testing
