@@ -383,12 +383,18 @@ def partial_sets(count, service="", kids=True):
 
 def partial_languages(refused):
     """The files of `PROTECTED` with sound of two languages, of which the first one or the second one, as `refused` says, has
-    `LARGE_KID`; with `text`, sound is one, and subtitles have a key of their own."""
+    `LARGE_KID`; with `text`, sound is one, and subtitles have a key of their own; with `trick`, key frames have one."""
     files, kids = protected_files(), {kind: track_kid(kind) for kind in ("video", "audio")}
     video, audio = sets(4, tuple(_marked(kid) + _clear_key() for kid in kids.values())).split("</AdaptationSet>")[:2]
     if refused == "text":
         files |= text_tracks.files(b"wvtt", b"cenc")
         others = [audio, text_tracks.dash_set("wvtt", _marked(text_tracks.KID.hex()) + _clear_key())]
+    elif refused == "trick":
+        files["large_init.mp4"] = _with_kid(files["v_init.mp4"], LARGE_KID)
+        trick = video.replace(str(uuid.UUID(kids["video"])), str(uuid.UUID(LARGE_KID))).replace("v_init.mp4", "large_init.mp4")
+        mode = '<EssentialProperty schemeIdUri="http://dashif.org/guidelines/trickmode" value="1"/><ContentProtection'
+        others = [video, audio]
+        video = trick.replace("<ContentProtection", mode, 1).replace('id="v"', 'id="t"')
     else:
         files["large_init.mp4"] = _with_kid(files["a_init.mp4"], LARGE_KID)
         other = audio.replace(str(uuid.UUID(kids["audio"])), str(uuid.UUID(LARGE_KID))).replace("a_init.mp4", "large_init.mp4")
