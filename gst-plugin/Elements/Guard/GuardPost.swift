@@ -33,9 +33,9 @@ final class GuardPost: OutputGuard {
         var asked: (requirement: OutputRequirement, facts: [OutputFacts])?
         var askingError: String?
         var isEnded = false
-        /// What the watch's thread is to tell: no bus takes it as the element is not in its pipeline yet, or it was decided on a
-        /// thread that must not post.
-        var untold: OutputDecision?
+        /// The watch's thread is to tell the decision: no bus took it, as the element is not in its pipeline yet, or it was made on
+        /// a thread that must not post.
+        var isUntold = false
 
         init(_ evaluator: OutputEvaluator) {
             self.evaluator = evaluator
@@ -106,7 +106,7 @@ final class GuardPost: OutputGuard {
 
     func end() {
         session.leave(self)
-        state.withLock { ($0.isEnded, $0.untold) = (true, nil) }
+        state.withLock { ($0.isEnded, $0.isUntold) = (true, false) }
         let watch = watch.withLock { watch in
             defer { watch = nil }
             return watch
@@ -150,16 +150,20 @@ final class GuardPost: OutputGuard {
 
     /// On the watch's thread.
     private func tellUntold() {
-        guard state.withLock({ $0.untold != nil }) else { return }
+        guard state.withLock({ $0.isUntold }) else { return }
         element.withElement { element in
             guard element.reference.hasListener else { return }
-            let untold = state.withLock { state in
-                defer { state.untold = nil }
-                return state.untold
+            let decision = state.withLock { state in
+                defer { state.isUntold = false }
+                return state.isUntold ? state.decision : nil
             }
-            guard let untold else { return }
-            tell(untold, on: element.reference)
+            guard let decision else { return }
+            tell(decision, on: element.reference)
             AdaptiveBin.limitQualities(around: element.reference)
+            // What was decided meanwhile may have been told before.
+            state.withLock { state in
+                if state.decision != decision { state.isUntold = !state.isEnded }
+            }
         }
     }
 
@@ -174,8 +178,9 @@ final class GuardPost: OutputGuard {
         element.withElement { element in
             if blanks { (element as? GuardElement)?.blankSoon() }
             let isTold = !isToldLater && element.reference.hasListener
-            state.withLock { $0.untold = isTold ? nil : news }
-            if !isToldLater { tell(news, on: element.reference) }
+            state.withLock { $0.isUntold = !isTold && !$0.isEnded }
+            guard !isToldLater else { return }
+            tell(news, on: element.reference)
             AdaptiveBin.limitQualities(around: element.reference)
         }
         if isToldLater { wakeWatch() }
@@ -185,7 +190,7 @@ final class GuardPost: OutputGuard {
 
     /// The element is in its pipeline, which hears of what was decided before. Players put their sinks there late.
     func didEnterPipeline(_ element: ElementReference) {
-        guard state.withLock({ $0.untold != nil }) else { return }
+        guard state.withLock({ $0.isUntold }) else { return }
         AdaptiveBin.limitQualities(around: element)
         wakeWatch()
     }
