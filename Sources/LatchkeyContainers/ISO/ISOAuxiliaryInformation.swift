@@ -50,8 +50,8 @@ struct ISOAuxiliaryInformation {
 
     /// Why one of the boxes cannot be read.
     private var problem: FormatError?
-    /// That there are more lists than are read.
-    private var excess: FormatError?
+    /// The name of a box behind the lists that are read.
+    private var excess: String?
 
     /// What a PIFF box says in place of the sample entry.
     private(set) var override: ISOEncryption?
@@ -96,7 +96,7 @@ struct ISOAuxiliaryInformation {
         }) {
             return list.name
         }
-        return areSizesEmpty ? nil : "box “saiz”"
+        return areSizesEmpty ? excess : "box “saiz”"
     }
 
     /// Whether it can be read without a `senc` box, of which GStreamer's demuxer knows nothing.
@@ -143,7 +143,7 @@ struct ISOAuxiliaryInformation {
         let count = try reader.readUInt32()
         let name = box.type == "uuid" ? Self.piffName : "box “senc”"
         guard lists.count < Self.listLimit else {
-            if excess == nil { excess = .tooLarge("\(name): more than \(Self.listLimit) lists of IVs") }
+            excess = excess ?? name
             return
         }
         lists.append(
@@ -191,8 +191,10 @@ struct ISOAuxiliaryInformation {
             guard layout.hasClearEntry, let box = filledBox else { return }
             throw ISOSampleLayout.undeclared(box, layout.place)
         }
-        if let excess { throw excess.within(layout.place) }
         let isWholeSound = Self.all(layout) { $0.media == .audio && $0.constantInitializationVector != nil }
+        if let excess, !isWholeSound {
+            throw FormatError.tooLarge("\(excess): more than \(Self.listLimit) lists of IVs").within(layout.place)
+        }
         // What need not be there is not waited for.
         func reach(_ range: Range<UInt64>) -> ArraySlice<UInt8>? { isWholeSound ? nil : external(range) }
         var readable: (candidate: Candidate, starts: [Int])?

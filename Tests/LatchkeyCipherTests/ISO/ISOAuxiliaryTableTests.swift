@@ -216,11 +216,11 @@ import Testing
     }
 
     /// Two samples of sound with IVs of 8 bytes, as the sample entry says.
-    private func sound(_ boxes: [[UInt8]]) -> [UInt8] {
+    private func sound(_ boxes: [[UInt8]], of track: [UInt8] = BoxBuilder.track(isSound: true)) -> [UInt8] {
         let fragment = BoxBuilder.fragment { size in
             [BoxBuilder.tfhd(), BoxBuilder.trun(offset: size + 8, sizes: Self.sizes)] + boxes
         }
-        return BoxBuilder.movie(BoxBuilder.track(isSound: true)) + fragment
+        return BoxBuilder.movie(track) + fragment
             + BoxBuilder.box("mdat", [UInt8](repeating: 0x55, count: Self.sizes.reduce(0, +)))
     }
 
@@ -251,6 +251,10 @@ import Testing
             let text = error.map { "\($0)" } ?? ""
             #expect(text.contains("track 1 ") && text.contains("box “senc”: more than 16 lists"), "\(text)")
         }
+        // Sound with a constant IV needs none of them.
+        let constant = Media(scheme: "cbcs", vectorSize: 0, maps: .none, isSound: true)
+        let track = BoxBuilder.track(scheme: "cbcs", tenc: constant.tenc, isSound: true)
+        #expect(try ISOLayoutTests().samples(sound(lists(17), of: track)).map(\.vector) == [0xC0, 0xC0])
     }
 
     @Test func paddingOfListsIsNoIV() throws {
