@@ -47,9 +47,8 @@ struct PlayReadyNeed {
     ///
     /// Throws `malformedRequest` if neither names a KID.
     init(keyIDs: [KeyID], data: [InitializationData]) throws(PlayReadyAcquisitionError) {
-        let objects = data.filter { $0.system == .playReady || $0.system == nil }.compactMap {
-            try? PlayReadyObject(initializationData: $0.bytes)
-        }
+        let objects = data.filter { $0.system == .playReady || $0.system == nil }.flatMap { Self.parts(of: $0.bytes) }
+            .compactMap { try? PlayReadyObject(initializationData: $0) }
         found = objects.compactMap { try? $0.header() }
         self.keyIDs = keyIDs.isEmpty ? found.flatMap(\.keys).map(\.keyID) : keyIDs
         (isNamedByURI, requested, embedded) = (false, nil, [])

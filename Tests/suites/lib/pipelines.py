@@ -101,7 +101,7 @@ def _is_ended_by_error():
 @atexit.register
 def _leave():
     """A pipeline that is left running calls its probes also while Python ends, which crashes. A process with such a pipeline ends
-    here, if it has told results or met an error, with the status that it was to have."""
+    here, if it has told results or met an error: with status 0 or 1. After results, no child here gives `sys.exit` another."""
     is_failed = _is_ended_by_error()
     has_told = getattr(sys.modules.get("children"), "has_told", False)
     if (is_failed or has_told) and any(watched.is_left() for watched in list(_watched)):

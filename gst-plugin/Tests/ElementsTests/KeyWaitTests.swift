@@ -223,27 +223,36 @@ extension ElementTests {
             #expect(error.text.hasPrefix("Playback ends: session closed: the viewing session is lost"), "\(error)")
         }
 
-        /// What ends a wait while a bin around the element is in READY or below may be the stop.
-        @Test func aKeyThatFailsInAStopIsNoError() throws {
+        /// A stop of a bin around the element may be why a sample fails.
+        @Test func whatFailsInAStopIsNoError() throws {
             let (harness, request) = try waiting()
             let decryptor = try #require(Decryptor.implementation(of: harness.element))
+            var broken = Media.sample(Media.bytes(64))
+            broken.vector = nil
+            #expect(harness.push(try broken.makeBuffer()) == .ok)
+            #expect(harness.pushEndOfStream())
             let bin = try #require(gst_bin_new(nil))
             gst_object_ref_sink(bin)
             defer { gst_object_unref(bin) }
-            #expect(harness.pushEndOfStream())
+            let pad = PadReference(sharing: decryptor.sourcePad.pointer)
+            func waits(while condition: () -> Bool) -> Bool {
+                let deadline = MonotonicTime.now + UInt64(TestProcess.deadline)
+                return decryptor.monitor.withLock {
+                    while condition(), MonotonicTime.now < deadline { decryptor.monitor.wait(microseconds: 1000) }
+                    return !condition()
+                }
+            }
+            // The stop begins between the two samples.
+            let hold = pad.holdBuffers()
+            #expect(try answer(harness, request, Media.key))
+            #expect(waits { gst_pad_is_blocking(pad.pointer) == 0 })
             // The bin itself would take the links to the harness apart.
             #expect(gst_object_set_parent(ek_as_object(harness.element), ek_as_object(bin)) != 0)
             defer { gst_object_unparent(ek_as_object(harness.element)) }
-            #expect(try deny(harness, request, "no"))
-            let deadline = MonotonicTime.now + UInt64(TestProcess.deadline)
-            let (isActive, result) = decryptor.monitor.withLock {
-                while decryptor.flow.isTaskActive, MonotonicTime.now < deadline {
-                    decryptor.monitor.wait(microseconds: 100_000)
-                }
-                return (decryptor.flow.isTaskActive, decryptor.flow.result)
-            }
-            #expect(!isActive)
-            #expect(result == .flushing)
+            hold.remove()
+            #expect(waits { decryptor.flow.isTaskActive })
+            #expect(harness.waitAndPull() == Media.bytes(64))
+            #expect(decryptor.monitor.withLock { decryptor.flow.result } == .flushing)
             #expect(!harness.bus.all().contains { $0.type == "error" })
             #expect(!harness.output.order.contains("eos"))
         }
