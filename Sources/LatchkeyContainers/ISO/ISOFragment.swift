@@ -27,8 +27,8 @@ struct ISOFragment: Sendable {
             throw .malformed("no box “moof” at \(offset)")
         }
         table.auxiliary = bytes
-        // Where the data of the track before ends: a track without a base starts there (8.8.7.1).
-        var dataEnd = offset
+        // Where the data of the track before ends: a track without a base starts there (8.8.7.1). Nil in front of all data.
+        var dataEnd: UInt64?
         var left = Self.maximumSamples
         var (trackCount, hiddenCount) = (0, 0)
         var found: [ISOPatch] = []
@@ -61,6 +61,8 @@ struct ISOFragment: Sendable {
     private struct Header {
         var track: UInt32
         var base: UInt64
+        /// Where the samples are if no offset tells.
+        var start: UInt64
         var entry: UInt32
         var size: UInt32
     }
@@ -68,7 +70,7 @@ struct ISOFragment: Sendable {
     /// Whether the track is hidden.
     private mutating func readTrack(
         _ traf: ISOBox, in bytes: [UInt8], at offset: UInt64, of movie: ISOMovie, shift: UInt64,
-        dataEnd: inout UInt64, left: inout Int, patches: inout [ISOPatch],
+        dataEnd: inout UInt64?, left: inout Int, patches: inout [ISOPatch],
         external: (Range<UInt64>) -> ArraySlice<UInt8>?
     ) throws(FormatError) -> Bool {
         let boxes = try traf.children(in: bytes)
@@ -82,15 +84,17 @@ struct ISOFragment: Sendable {
             throw .malformed("box “moof”: no track \(id) in this file, and its samples are encrypted")
         }
         let track = known ?? ISOTrack(unknown: id)
-        var base = flags & 0x20000 != 0 ? offset : dataEnd
+        var base = flags & 0x20000 != 0 ? offset : dataEnd ?? offset
         if flags & 0x1 != 0 { base = try reader.readUInt64() &+ shift }
+        // Microsoft's encoders write no offset at all: as for GStreamer's demuxer, the media begins in the `mdat` box behind.
+        let start = flags & 0x20001 != 0 || dataEnd != nil ? base : offset &+ UInt64(bytes.count) &+ 8
         let number = flags & 0x2 != 0 ? try reader.readUInt32() : track.defaultEntry
         // They count from 1. Some writers leave 0 there.
         let entry = max(number, 1)
         if flags & 0x8 != 0 { try reader.skip(4) }
         let size = flags & 0x10 != 0 ? try reader.readUInt32() : track.defaultSize
         if track.isHidden { patches.append(traf.freeing(from: offset)) }
-        let header = Header(track: track.id, base: base, entry: entry, size: size)
+        let header = Header(track: track.id, base: base, start: start, entry: entry, size: size)
 
         let information = try ISOAuxiliaryInformation(boxes, in: bytes)
         var entries = track.entries
@@ -148,9 +152,9 @@ struct ISOFragment: Sendable {
     /// Adds the samples of the `trun` boxes.
     private static func place(
         _ boxes: [ISOBox], in bytes: [UInt8], _ header: Header, into layout: inout ISOSampleLayout,
-        dataEnd: inout UInt64
+        dataEnd: inout UInt64?
     ) throws(FormatError) {
-        var position = header.base
+        var position = header.start
         for box in boxes where box.type == "trun" {
             var (reader, _, flags) = try box.fullReader(bytes)
             let count = try reader.readUInt32()
@@ -174,7 +178,7 @@ struct ISOFragment: Sendable {
                 try layout.append(offset: position, size: size, entry: header.entry)
                 position += UInt64(size)
             }
+            dataEnd = position
         }
-        dataEnd = position
     }
 }

@@ -148,6 +148,37 @@ import Testing
             ])
     }
 
+    /// As Microsoft's encoders write them: the media begins in the `mdat` box behind, and each track follows the one before it.
+    @Test func fragmentsMayHaveNoOffsetAtAll() throws {
+        func traf(_ track: Int, _ runs: [[Int]], _ vectors: [[UInt8]]) -> [UInt8] {
+            let truns: [UInt8] = runs.flatMap { sizes in
+                BoxBuilder.full(
+                    "trun", flags: 0x200,
+                    BoxBuilder.number(sizes.count, 4) + sizes.flatMap { BoxBuilder.number($0, 4) })
+            }
+            return BoxBuilder.box(
+                "traf", BoxBuilder.full("tfhd", BoxBuilder.number(track, 4)), truns,
+                BoxBuilder.full("senc", BoxBuilder.number(vectors.count, 4) + vectors.flatMap(\.self)))
+        }
+        let movie = BoxBuilder.movie(BoxBuilder.track() + BoxBuilder.track(2))
+        let fragment = BoxBuilder.box(
+            "moof", BoxBuilder.full("mfhd", BoxBuilder.number(1, 4)), traf(1, [[10], [10]], Self.vectors),
+            traf(2, [[30]], [Self.vectors[0]]))
+        // Offsets count from each fragment.
+        for count in 1...2 {
+            let file = movie + [[UInt8]](repeating: fragment + Self.media, count: count).flatMap(\.self)
+            let found: [Found] = (1...count).flatMap { number in
+                let end = movie.count + number * (fragment.count + Self.media.count)
+                return [
+                    Found(offset: end - 50, vector: 0xA1, subsamples: []),
+                    Found(offset: end - 40, vector: 0xA2, subsamples: []),
+                    Found(offset: end - 30, vector: 0xA1, subsamples: []),
+                ]
+            }
+            #expect(try samples(file) == found)
+        }
+    }
+
     /// Demuxers leave out what is of no track of the file, such as metadata. If it is encrypted, nothing tells how.
     @Test(arguments: [false, true], [false, true]) func tracksThatAreNotThere(isFirst: Bool, hasList: Bool) throws {
         let list = BoxBuilder.full("senc", BoxBuilder.number(1, 4) + Self.vectors[0])
