@@ -519,8 +519,8 @@ extension DASHManifest {
 }
 
 extension Duration {
-    /// Reads `P…DT…H…M…S` (ISO 8601), whole days and less. Nil for anything else, for months and years, which have no
-    /// fixed length, and for a thousand years and more.
+    /// Reads `P0Y0M…DT…H…M…S` (ISO 8601), days and less. Nil for anything else, for months and years, which have no fixed
+    /// length, unless there are 0, and for a thousand years and more.
     public init?(iso8601 text: String) {
         var rest = Substring(text)
         guard rest.popFirst() == "P", !rest.isEmpty else { return nil }
@@ -536,6 +536,7 @@ extension Duration {
             rest = rest.dropFirst(digits.count)
             guard let number = Double(digits), let unit = rest.popFirst() else { return nil }
             switch (unit, isTime) {
+            case ("Y", false) where number == 0, ("M", false) where number == 0: break
             case ("D", false): seconds += number * 86_400
             case ("H", true): seconds += number * 3600
             case ("M", true): seconds += number * 60

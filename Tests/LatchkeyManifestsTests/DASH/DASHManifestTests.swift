@@ -219,6 +219,9 @@ import Testing
     @Test(arguments: [
         ("PT2S", 2000), ("PT1M0.5S", 60_500), ("P1DT1H", 90_000_000), ("PT0S", 0), ("P1M", nil), ("PT", 0),
         ("2S", nil), ("PT1X", nil), ("PT99999999999999999999H", nil), ("", nil), ("P", nil), ("PTS", nil),
+        // As GStreamer's own writer of manifests has them.
+        ("P0Y0M0DT0H0M2.0S", 2000), ("P0Y0M1DT1H0M0.500S", 90_000_500), ("P0Y1M", nil), ("P1Y0M0D", nil),
+        ("PT0Y2S", nil),
     ])
     func refreshesOfLiveManifests(text: String, milliseconds: Int?) throws {
         let manifest = try manifest(
