@@ -19,7 +19,8 @@ public struct SampleSigns: Hashable, Sendable {
     public private(set) var verdict = Verdict.unknown
     /// NAL units whose encrypted end was looked at.
     public private(set) var units = 0
-    /// Those of them that end in a zero byte, which a NAL unit never does. One of 256 random ones does.
+    /// Those of them that end in one zero byte, which a NAL unit never does. One of 257 random ones does. More of them are
+    /// stuffing between units, as of a constant bit rate, which some packagers leave at the end of a unit.
     public private(set) var zeroEnds = 0
     /// The kind and the number of an AAC frame's first element, if only the number keeps it from being plausible: encoders
     /// number from 0 on. One that does not has the same in every frame, and random bytes have it in one of 128.
@@ -150,13 +151,15 @@ public struct SampleSigns: Hashable, Sendable {
     /// What no NAL unit has inside (ISO/IEC 14496-10, 7.4.1).
     private mutating func lookInside(_ bytes: inout Bytes, _ unit: Range<Int>) {
         guard let last = unit.last else { return }
+        var unitEnd = unit.upperBound
+        while unitEnd > unit.lowerBound, bytes[unitEnd - 1] == 0 { unitEnd -= 1 }
         if bytes.isEncrypted(last) {
             units += 1
-            if bytes[last] == 0 { zeroEnds += 1 }
+            if unitEnd == last { zeroEnds += 1 }
         }
         // By zero bytes, which memchr finds many times faster than a loop does: this looks at every byte of a picture.
         var index = unit.lowerBound
-        while let zero = bytes.zero(from: index, to: unit.upperBound - 2) {
+        while let zero = bytes.zero(from: index, to: unitEnd - 2) {
             let end = zero + 2
             if bytes[zero + 1] == 0, bytes[end] <= 2, bytes.isEncrypted(end), bytes.isEncrypted(end - 1) {
                 startCodes += 1
