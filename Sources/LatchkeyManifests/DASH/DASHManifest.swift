@@ -726,8 +726,9 @@ extension DASHManifest {
                 let tag = rest.prefix { $0 != UInt8(ascii: ">") }
                 let name = tag.prefix { $0 > 0x20 && $0 != UInt8(ascii: "/") }
                 let local = name.split(separator: UInt8(ascii: ":")).last ?? []
+                // The edition of 2012 has capitals in it.
                 return local.elementsEqual("MPD".utf8)
-                    && String(decoding: tag, as: UTF8.self).contains("urn:mpeg:dash:")
+                    && String(decoding: tag, as: UTF8.self).lowercased().contains("urn:mpeg:dash:")
             }
         }
     }

@@ -281,7 +281,7 @@ import Testing
     }
 
     @Test(arguments: [
-        ("<MPD xmlns='urn:mpeg:dash:schema:mpd:2011'>", true),
+        ("<MPD xmlns='urn:mpeg:dash:schema:mpd:2011'>", true), ("<MPD xmlns='urn:mpeg:DASH:schema:MPD:2011'>", true),
         ("\u{FEFF}<?xml version='1.0'?>\n<!-- > <a> --><x:MPD xmlns:x=\"urn:mpeg:dash:schema:mpd:2011\"", true),
         ("<?a b='>' ?><?c?><MPD xmlns='urn:mpeg:dash:schema:mpd:2011'", true), ("<?a >", false), ("<?>", false),
         ("<MPD xmlns='urn:other'>", false), ("<html><MPD xmlns='urn:mpeg:dash:schema:mpd:2011'>", false),
