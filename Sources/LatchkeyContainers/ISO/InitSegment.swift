@@ -260,13 +260,14 @@ struct SampleEntry {
             guard version == 0, (try? reader.skip(8)) != nil, let sound = try? reader.readUInt16() else { return 28 }
             // QuickTime's longer forms; in ISO media they stand in an stsd of version 1, without more fields.
             return sound == 1 ? 44 : sound == 2 ? 64 : 28
-        case "enct": return textFieldSize(of: box, in: bytes)
+        case "enct", "encs": return textFieldSize(of: box, in: bytes)
         default: return 8
         }
     }
 
     /// The fields of encrypted text are those of its format, which is only told behind them: none for WebVTT, up to three
-    /// strings that end with a zero for XML and plain text (ISO/IEC 14496-12, 12.5.3 and 12.6.3), 30 bytes for `tx3g`.
+    /// strings that end with a zero for XML and plain text (ISO/IEC 14496-12, 12.5.3 and 12.6.3), 30 bytes for `tx3g`. Some
+    /// writers name subtitles as they do the streams of systems, which have none.
     private static func textFieldSize(of box: ISOBox, in bytes: [UInt8]) -> Int {
         let fields = box.reader(bytes).rest
         let ends = fields.indices.dropFirst(8).lazy.filter { fields[$0] == 0 }.prefix(3)

@@ -39,9 +39,9 @@ enum BoxBuilder {
     }
 
     /// As `track(_:)`, of text, whose sample entry has these fields behind those that all have.
-    static func textTrack(_ format: String, fields: [UInt8]) -> [UInt8] {
+    static func textTrack(_ format: String, fields: [UInt8], in entry: String = "enct") -> [UInt8] {
         track(
-            1, entry: box("enct", number(1, 8), fields, protection(of: format, scheme: "cenc", tenc: tenc())),
+            1, entry: box(entry, number(1, 8), fields, protection(of: format, scheme: "cenc", tenc: tenc())),
             table: [],
             handler: "text")
     }

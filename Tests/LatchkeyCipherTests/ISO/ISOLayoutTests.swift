@@ -258,20 +258,22 @@ import Testing
         ("tx3g", [UInt8](repeating: 0, count: 30)), ("c608", []),
     ])
     func encryptedText(format: String, fields: [UInt8]) throws {
-        let movie = BoxBuilder.movie(BoxBuilder.textTrack(format, fields: fields))
-        #expect(try InitSegment(movie).keyIDs == [KeyID(BoxBuilder.keyID)])
-        let fragment = BoxBuilder.fragment { size in
-            [
-                BoxBuilder.tfhd(), BoxBuilder.trun(offset: size + 8, sizes: [20, 30]),
-                BoxBuilder.full("senc", BoxBuilder.number(2, 4) + Self.vectors.flatMap(\.self)),
-            ]
+        for entry in ["enct", "encs"] {
+            let movie = BoxBuilder.movie(BoxBuilder.textTrack(format, fields: fields, in: entry))
+            #expect(try InitSegment(movie).keyIDs == [KeyID(BoxBuilder.keyID)])
+            let fragment = BoxBuilder.fragment { size in
+                [
+                    BoxBuilder.tfhd(), BoxBuilder.trun(offset: size + 8, sizes: [20, 30]),
+                    BoxBuilder.full("senc", BoxBuilder.number(2, 4) + Self.vectors.flatMap(\.self)),
+                ]
+            }
+            let start = movie.count + fragment.count + 8
+            #expect(
+                try samples(movie + fragment + Self.media) == [
+                    Found(offset: start, vector: 0xA1, subsamples: []),
+                    Found(offset: start + 20, vector: 0xA2, subsamples: []),
+                ])
         }
-        let start = movie.count + fragment.count + 8
-        #expect(
-            try samples(movie + fragment + Self.media) == [
-                Found(offset: start, vector: 0xA1, subsamples: []),
-                Found(offset: start + 20, vector: 0xA2, subsamples: []),
-            ])
     }
 
     /// As QuickTime ends a list of boxes.
