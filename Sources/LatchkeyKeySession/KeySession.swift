@@ -172,7 +172,8 @@ public final class KeySession: Sendable {
                 KeyID(high: .random(in: 1 ... .max), low: .random(in: 0 ... .max))
             }
             guard let replaced = answer.replaced else { return (KeySessionState.Action(), (answer.keyID, [])) }
-            let action = core.state.rename(replaced, to: answer.keyID)
+            let isInURI = uri.hasPrefix(Self.keyInURI)
+            let action = core.state.rename(replaced, to: answer.keyID, isInURI: isInURI)
             return (action, (answer.keyID, core.askAgain(core.state.requests(for: [answer.keyID]))))
         }
         for request in requests { ask(for: request) }
