@@ -212,26 +212,6 @@ final class AgentCore: Sendable {
         events.finish()
         stateBroadcast.finish()
     }
-
-    /// The session that keys come from; a new one where the last was closed, as by the loss of the viewing session.
-    func session() throws(AgentError) -> AgentSession {
-        let (known, isReleased) = guarded.withLock { ($0.parts, $0.isReleased) }
-        guard !isReleased else { throw .cancelled("the agent was released") }
-        if let known, !known.session.isClosed { return known }
-        let fresh: AgentSession
-        do throws(KeyError) {
-            fresh = try AgentSession(for: self)
-        } catch {
-            throw .configuration(error.description)
-        }
-        // Another thread may have been faster.
-        return guarded.withLock { guarded in
-            if let parts = guarded.parts, !parts.session.isClosed { return parts }
-            guarded.parts = fresh
-            guarded.hasToldEnd = false
-            return fresh
-        }
-    }
 }
 
 extension AgentCore {

@@ -37,6 +37,16 @@ import Testing
         return Agent(contentURL: "https://media.example/a?secret", type: type, configuration: configuration)
     }
 
+    /// As while the settings are read for its first session: nothing would close that any more.
+    @Test func anAgentThatWasClosedMeanwhileTakesNoSession() throws {
+        let agent = agent(.dash)
+        let fresh = try AgentSession(for: agent.core)
+        agent.close()
+        let error = #expect(throws: AgentError.self) { try agent.core.take(fresh) }
+        #expect(error?.code == .cancelled)
+        #expect(agent.core.guarded.withLock { $0.parts == nil })
+    }
+
     @Test func noLicenseIsAcquiredForContentThatNamesNoKey() async throws {
         let agent = agent(.smoothStreaming)
         var content = InspectedContent()
