@@ -18,7 +18,7 @@ final class AgentCore: Sendable {
     let type: ContentType
     let configuration: Agent.Configuration
     let events = Broadcast<AgentEvent>()
-    private let stateBroadcast = Broadcast<AgentState>()
+    private let stateBroadcast = Broadcast<AgentState>(beginningWith: .initialized)
     let guarded = Mutex(Guarded())
 
     struct Guarded {
@@ -76,13 +76,17 @@ final class AgentCore: Sendable {
     // MARK: State
 
     var state: AgentState { guarded.withLock { $0.progress.state } }
-    var states: AsyncStream<AgentState> { stateBroadcast.stream(beginningWith: state) }
+    var states: AsyncStream<AgentState> { stateBroadcast.stream() }
 
     func advance(_ event: AgentProgress.Event) {
-        guard let new = guarded.withLock({ $0.progress.take(event) }) else { return }
-        log(.debug, "the agent is \(new.rawValue)")
-        stateBroadcast.send(new)
-        events.send(.stateChanged(new))
+        let new = guarded.withLock { guarded -> AgentState? in
+            guard let new = guarded.progress.take(event) else { return nil }
+            // Under the lock: several threads tell states in the order in which they are entered.
+            stateBroadcast.send(new)
+            events.send(.stateChanged(new))
+            return new
+        }
+        if let new { log(.debug, "the agent is \(new.rawValue)") }
     }
 
     // MARK: Telling
