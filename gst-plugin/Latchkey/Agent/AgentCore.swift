@@ -342,7 +342,7 @@ extension AgentCore {
     }
 
     /// It plays nothing, and is not about to.
-    private static func isStopped(_ element: UnsafeMutablePointer<GstElement>) -> Bool {
+    static func isStopped(_ element: UnsafeMutablePointer<GstElement>) -> Bool {
         var (state, pending) = (GST_STATE_VOID_PENDING, GST_STATE_VOID_PENDING)
         _ = gst_element_get_state(element, &state, &pending, 0)
         return pending == GST_STATE_VOID_PENDING && state.rawValue <= GST_STATE_READY.rawValue

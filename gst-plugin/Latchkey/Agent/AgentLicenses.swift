@@ -265,11 +265,17 @@ extension AgentCore {
             guard isNews else { return }
             playbackWillBeAborted(reason.description)
             advance(.aborted)
-        // With a pipeline, that of its elements which tells first is the one.
-        case .viewing(let notice): if guarded.withLock({ $0.attachments.isEmpty }), notice.claim() { tell(notice) }
+        // With a pipeline that plays, that of its elements which tells first is the one.
+        case .viewing(let notice): if !hasPlayback, notice.claim() { tell(notice) }
         // The client's clock has told it already.
         case .clockSetBack, .untaken, .withheld: break
         }
+    }
+
+    /// Whether a pipeline plays, or is on its way there: those that are stopped have no elements that hear of the session.
+    private var hasPlayback: Bool {
+        let pipelines = guarded.withLock { $0.attachments.values.map(\.pipeline) }
+        return pipelines.contains { $0.with { !Self.isStopped($0.pointer) } ?? false }
     }
 
     /// Comes behind the elements, which post it where a bus takes it; that of a stopped pipeline does not.
