@@ -193,7 +193,7 @@ public final class KeySession: Sendable {
         noteChecksums(of: demand.initializationData)
         let id = Self.makeID()
         let start = clock.now()
-        beginViewing(retryFailuresUpTo: demand.retryRefusalsUpTo ?? demand.retryFailuresUpTo)
+        beginViewing(retryFailuresUpTo: demand.retryRefusalsUpTo ?? demand.retryFailuresUpTo, isDemanded: true)
         var demand = demand
         demand.mediaURL = demand.mediaURL.map { configuration.originalMediaURL($0) ?? $0 }
         let requests = perform { [demand] core -> (KeySessionState.Action, [KeyLoadingRequest]) in
@@ -676,7 +676,7 @@ extension KeySession {
     package func establishViewing() async throws(KeyError) {
         guard let viewing else { return }
         // What is stored plays on meanwhile.
-        if needsNoViewing { viewing.begin() } else { beginViewing(retryFailuresUpTo: generation) }
+        if needsNoViewing { viewing.begin(unlessLeft: true) } else { beginViewing(retryFailuresUpTo: generation) }
         try await viewing.established()
     }
 
@@ -722,13 +722,13 @@ extension KeySession {
     /// Has a viewing session set up, if one is wanted before this loader is asked; false if none is.
     private func beginViewing(for loader: any ResourceLoader) -> Bool {
         guard let viewing, needsNoViewing, !loader.isLocal else { return false }
-        viewing.begin()
+        viewing.begin(unlessLeft: true)
         return true
     }
 
-    /// Sees to it that a viewing session is there or on its way, where a demand wants one.
-    private func beginViewing(retryFailuresUpTo generation: UInt64) {
-        guard let viewing else { return }
+    /// Sees to it that a viewing session is there or on its way. Behind the last playback, only a demand brings one about.
+    private func beginViewing(retryFailuresUpTo generation: UInt64, isDemanded: Bool = false) {
+        guard let viewing, viewing.isWanted(byDemand: isDemanded) else { return }
         let begins = core.withLock { core in
             guard core.state.closure == nil, core.gate.begins(retryFailuresUpTo: generation) else { return false }
             core.gate = .opening
