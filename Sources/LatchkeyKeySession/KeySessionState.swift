@@ -428,6 +428,8 @@ extension KeySessionState {
             _ = endLease(of: slot, into: &action)
             entries[slot] = nil
         }
+        // Renewals of them bring nothing.
+        action.failed.formUnion(action.settled)
         action.changesStatus = true
         action.events.append(.expired(usable.compactMap(\.self), error, wasInUse: false))
         return action

@@ -248,6 +248,14 @@ struct KeyLeaseStateTests {
         #expect(state.status(of: nil).key == nil)
     }
 
+    @Test func aRenewalOfAKeyThatIsWithdrawnFails() {
+        var state = state([1], KeyTerms(lease: .seconds(100)))
+        _ = state.use(keyID(1))
+        #expect(advance(&state, to: 80).renewals.map(\.id) == [50])
+        let action = state.withdraw([keyID(1): contentKey(1)], because: .leaseExpired(""))
+        #expect(action.settled == [50] && action.failed == [50])
+    }
+
     @Test func anObsoleteAnswerIsTold() {
         var state = state([1], KeyTerms(lease: .seconds(100)))
         _ = state.use(keyID(1))
