@@ -186,7 +186,14 @@ extension AgentCore {
         let acquisition = parts.gate?.beginAcquisition(of: keyIDs)
         defer { if let acquisition { parts.gate?.end(acquisition) } }
         let (changes, signal) = AsyncStream.makeStream(of: Void.self, bufferingPolicy: .bufferingNewest(1))
-        let observation = session.observe { _ in signal.yield() }
+        let wanted = Set(keyIDs)
+        let failure = Mutex<KeyError?>(nil)
+        let observation = session.observe { event in
+            if case .failed(_, let failed, let error) = event, failed.contains(where: wanted.contains) {
+                failure.withLock { $0 = error }
+            }
+            signal.yield()
+        }
         defer { observation.cancel() }
         parts.gate?.letGo()
         for need in needs {
@@ -210,7 +217,11 @@ extension AgentCore {
                         "\(uri ?? "KID \(keyID)"): no license service is configured for it")
                     session.fail(requestID: id, with: error)
                     throw error
-                case .absent, .pending: isComplete = false
+                // Nothing comes any more: too many were asked for, or it came and went.
+                case .absent:
+                    throw failure.withLock(\.self)
+                        ?? .leaseExpired("KID \(keyID), before the others were there; acquire the license again")
+                case .pending: isComplete = false
                 }
             }
             if isComplete { return }

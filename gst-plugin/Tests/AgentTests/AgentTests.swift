@@ -60,6 +60,20 @@ import Testing
         #expect(reason.contains("https://media.example/a names no key") && reason.contains("Widevine"), "\(reason)")
     }
 
+    /// Nothing is asked for then, so no answer ends the acquisition.
+    @Test(.timeLimit(.minutes(8)))
+    func anAcquisitionOfTooManyKeysEnds() async throws {
+        let agent = agent(.dash)
+        var content = InspectedContent()
+        content.isProtected = true
+        let keyIDs = (1...20_000).map { KeyID(high: 7, low: UInt64($0)) }
+        content.add(.init(system: .widevine, keyIDs: keyIDs, data: []))
+        let parts = try agent.core.session()
+        let error = await #expect(throws: AgentError.self) { try await agent.core.acquire(content, parts, nil) }
+        #expect(error?.code == .licenseNotAcquired)
+        #expect(error?.reason.contains("too many KIDs") == true, "\(error?.reason ?? "")")
+    }
+
     /// As if all that the content needs were PlayReady-style licenses, and its media had a key of another system too.
     @Test(.timeLimit(.minutes(8)))
     func anAcquisitionLetsGoWhatIsHeldAndNeedsNoLicense() async throws {
