@@ -160,6 +160,9 @@ struct KeyNames {
 }
 
 extension KeySession {
+    /// With what the name of a key begins that stands in the playlist itself, in a `data:` URI.
+    package static let keyInURI = "data:,"
+
     /// These KIDs, and all others that stand for the same keys, or did so before: a loader may have answered under one of them.
     package func names(of keyIDs: [KeyID]) -> [KeyID] {
         core.withLock { core in

@@ -172,7 +172,8 @@ public final class KeySession: Sendable {
                 KeyID(high: .random(in: 1 ... .max), low: .random(in: 0 ... .max))
             }
             guard let replaced = answer.replaced else { return (KeySessionState.Action(), (answer.keyID, [])) }
-            let action = core.state.rename(replaced, to: answer.keyID)
+            let isInURI = uri.hasPrefix(Self.keyInURI)
+            let action = core.state.rename(replaced, to: answer.keyID, isInURI: isInURI)
             return (action, (answer.keyID, core.askAgain(core.state.requests(for: [answer.keyID]))))
         }
         for request in requests { ask(for: request) }
@@ -192,7 +193,7 @@ public final class KeySession: Sendable {
         noteChecksums(of: demand.initializationData)
         let id = Self.makeID()
         let start = clock.now()
-        beginViewing(retryFailuresUpTo: demand.retryRefusalsUpTo ?? demand.retryFailuresUpTo)
+        beginViewing(retryFailuresUpTo: demand.retryRefusalsUpTo ?? demand.retryFailuresUpTo, isDemanded: true)
         var demand = demand
         demand.mediaURL = demand.mediaURL.map { configuration.originalMediaURL($0) ?? $0 }
         let requests = perform { [demand] core -> (KeySessionState.Action, [KeyLoadingRequest]) in
@@ -675,7 +676,7 @@ extension KeySession {
     package func establishViewing() async throws(KeyError) {
         guard let viewing else { return }
         // What is stored plays on meanwhile.
-        if needsNoViewing { viewing.begin() } else { beginViewing(retryFailuresUpTo: generation) }
+        if needsNoViewing { viewing.begin(unlessLeft: true) } else { beginViewing(retryFailuresUpTo: generation) }
         try await viewing.established()
     }
 
@@ -721,13 +722,13 @@ extension KeySession {
     /// Has a viewing session set up, if one is wanted before this loader is asked; false if none is.
     private func beginViewing(for loader: any ResourceLoader) -> Bool {
         guard let viewing, needsNoViewing, !loader.isLocal else { return false }
-        viewing.begin()
+        viewing.begin(unlessLeft: true)
         return true
     }
 
-    /// Sees to it that a viewing session is there or on its way, where a demand wants one.
-    private func beginViewing(retryFailuresUpTo generation: UInt64) {
-        guard let viewing else { return }
+    /// Sees to it that a viewing session is there or on its way. Behind the last playback, only a demand brings one about.
+    private func beginViewing(retryFailuresUpTo generation: UInt64, isDemanded: Bool = false) {
+        guard let viewing, viewing.isWanted(byDemand: isDemanded) else { return }
         let begins = core.withLock { core in
             guard core.state.closure == nil, core.gate.begins(retryFailuresUpTo: generation) else { return false }
             core.gate = .opening

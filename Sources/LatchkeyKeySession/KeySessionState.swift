@@ -260,13 +260,21 @@ extension KeySessionState {
     /// A KID turns out to be another's second name. What is known of it counts for the other from now on, and both answer
     /// the same; if both are known, each stays as it is. A failure is forgotten: the other was never asked for, unless the
     /// request told no KID and was refused. The other may be known alone, as from a license that came before.
-    mutating func rename(_ old: KeyID, to new: KeyID) -> Action {
+    ///
+    /// `isInURI`: a playlist may have the key itself in a `data:` URI.
+    mutating func rename(_ old: KeyID, to new: KeyID, isInURI: Bool = false) -> Action {
         guard closure == nil, entries[old] == nil || entries[new] == nil else { return Action() }
         if secondNames.count < limits.slots { secondNames.addName(old, for: new) }
         // Shaka Packager writes the KID where it has no URI of the key. It was taken for the key.
-        if case .usable(let key) = entries[old]?.entry, let keyOfName = ContentKey(new.bytes), key == keyOfName {
+        if isInURI, !hasTerms(old), case .usable(let key) = entries[old]?.entry, let keyOfName = ContentKey(new.bytes),
+            key == keyOfName
+        {
+            var action = Action(changesStatus: true)
+            _ = endLease(of: old, into: &action)
+            action.failed = Set(action.settled)
             entries[old] = nil
-            return Action(changesStatus: true)
+            protection[old] = nil
+            return action
         }
         guard let entry = entries.removeValue(forKey: old)?.entry else {
             return Action(changesStatus: entries[new] != nil)
@@ -293,6 +301,11 @@ extension KeySessionState {
             requests[id] = request
         }
         return Action(changesStatus: true, isCounted: true)
+    }
+
+    /// Whether a license came with the key, and says anything.
+    private func hasTerms(_ slot: Slot) -> Bool {
+        leases.id(of: slot) != nil || requirements[slot] != nil || outputPolicies[slot] != nil || playNotes[slot] != nil
     }
 
     /// What the request says to the answering party: this KID; or no KID, whatever its keys are called.
@@ -415,6 +428,8 @@ extension KeySessionState {
             _ = endLease(of: slot, into: &action)
             entries[slot] = nil
         }
+        // Renewals of them bring nothing.
+        action.failed.formUnion(action.settled)
         action.changesStatus = true
         action.events.append(.expired(usable.compactMap(\.self), error, wasInUse: false))
         return action

@@ -71,7 +71,7 @@ public final class CachedItem: Sendable {
     public let selection: TrackSelection
 
     private let state = Mutex(Progress())
-    private let broadcast = Broadcast<Progress>(limit: 16)
+    private let broadcast = Broadcast<Progress>(limit: 16, beginningWith: Progress())
     private let commands: AsyncStream<Command>.Continuation
     let operations: ItemOperations
 
@@ -154,7 +154,7 @@ public final class CachedItem: Sendable {
 
     /// Every change of `progress`, from the present one on. Each listener has a stream of its own; one that does not keep
     /// up misses some, and never the last.
-    public var updates: AsyncStream<Progress> { broadcast.stream(beginningWith: progress) }
+    public var updates: AsyncStream<Progress> { broadcast.stream() }
 
     private func didChange(_ progress: Progress) {
         let isNew = state.withLock { state in

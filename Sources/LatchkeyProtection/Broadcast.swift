@@ -6,24 +6,33 @@ import Synchronization
 /// `limit` values instead.
 package final class Broadcast<Value: Sendable>: Sendable {
     private struct State {
+        /// What a new listener gets first; nil: nothing.
+        var last: Value?
         var listeners: [UInt64: AsyncStream<Value>.Continuation] = [:]
         var lastID: UInt64 = 0
         var isFinished = false
     }
 
-    private let state = Mutex(State())
+    private let state: Mutex<State>
     private let limit: Int
+    private let repeatsLast: Bool
 
-    /// The most values that wait for one listener.
-    package init(limit: Int = 1024) { self.limit = limit }
+    /// `limit`: the most values that wait for one listener. `first`: what listeners begin with until something is sent, and with
+    /// the last of that then; nil: with what is sent next.
+    package init(limit: Int = 1024, beginningWith first: Value? = nil) {
+        self.limit = limit
+        repeatsLast = first != nil
+        state = Mutex(State(last: first))
+    }
 
     deinit { finish() }
 
     /// Everything from now on. Ends with `finish`.
-    package func stream(beginningWith first: Value? = nil) -> AsyncStream<Value> {
+    package func stream() -> AsyncStream<Value> {
         let (stream, continuation) = AsyncStream.makeStream(of: Value.self, bufferingPolicy: .bufferingNewest(limit))
-        if let first { continuation.yield(first) }
         let id = state.withLock { state -> UInt64? in
+            // Under the lock: what is sent next comes behind it, and nothing is missed.
+            if let last = state.last { continuation.yield(last) }
             guard !state.isFinished else { return nil }
             state.lastID += 1
             state.listeners[state.lastID] = continuation
@@ -43,9 +52,12 @@ package final class Broadcast<Value: Sendable>: Sendable {
         withExtendedLifetime(gone) {}
     }
 
-    /// Gives the value to everybody who listens.
+    /// Gives the value to everybody who listens, in the order of the calls. Never waits for a listener.
     package func send(_ value: Value) {
-        for listener in state.withLock({ Array($0.listeners.values) }) { listener.yield(value) }
+        state.withLock { state in
+            if repeatsLast { state.last = value }
+            for listener in state.listeners.values { listener.yield(value) }
+        }
     }
 
     /// Ends all streams; later ones end at once.

@@ -248,6 +248,14 @@ struct KeyLeaseStateTests {
         #expect(state.status(of: nil).key == nil)
     }
 
+    @Test func aRenewalOfAKeyThatIsWithdrawnFails() {
+        var state = state([1], KeyTerms(lease: .seconds(100)))
+        _ = state.use(keyID(1))
+        #expect(advance(&state, to: 80).renewals.map(\.id) == [50])
+        let action = state.withdraw([keyID(1): contentKey(1)], because: .leaseExpired(""))
+        #expect(action.settled == [50] && action.failed == [50])
+    }
+
     @Test func anObsoleteAnswerIsTold() {
         var state = state([1], KeyTerms(lease: .seconds(100)))
         _ = state.use(keyID(1))
@@ -298,6 +306,31 @@ struct KeyLeaseStateTests {
         _ = state.use(keyID(1))
         #expect(advance(&state, to: 180).events.map(\.summary) == ["expired 1 in use"])
         #expect(state.status(of: keyID(3)).error != nil)
+    }
+
+    /// Also if the key equals the new name, and might have stood in a playlist.
+    @Test(arguments: [true, false]) func aKeyThatEqualsItsNewNameKeepsItsLease(isInURI: Bool) throws {
+        let key = try #require(ContentKey(keyID(2).bytes))
+        var state = KeySessionState()
+        let keys = KeySessionState.Keys(byID: [keyID(1): key], terms: KeyTerms(lease: .seconds(100)))
+        _ = state.install(keys, at: start)
+        _ = state.use(keyID(1))
+        #expect(advance(&state, to: 80).renewals.map(\.id) == [50])
+        #expect(state.rename(keyID(1), to: keyID(2), isInURI: isInURI).isCounted)
+        #expect(state.missing(in: 50) == [keyID(2)])
+        for name in [1, 2] { #expect(hex(state.status(of: keyID(name)).key) == hex(key)) }
+        #expect(advance(&state, to: 100).events.map(\.summary).contains("expired 1 in use"))
+    }
+
+    /// A key that stands in a playlist, and is its KID, is none: a renewal of it that was asked for ends, too.
+    @Test func theRenewalOfAKeyIDInAPlaylistEnds() throws {
+        let key = try #require(ContentKey(keyID(2).bytes))
+        var state = KeySessionState()
+        _ = state.install(KeySessionState.Keys(byID: [keyID(1): key]), at: start)
+        #expect(state.renew([keyID(1)], keySystem: nil, as: 60, at: start).renewals.map(\.id) == [60])
+        let action = state.rename(keyID(1), to: keyID(2), isInURI: true)
+        #expect(action.settled == [60] && action.failed == [60])
+        for name in [1, 2] { #expect(state.status(of: keyID(name)).isAbsent) }
     }
 
     @Test func closingEndsLeases() {

@@ -461,6 +461,17 @@ struct KeyNamesTests {
         for name in [made, keyID(2)] { #expect(hex(session.status(of: name).key) == (data == 3 ? hex(key) : nil)) }
     }
 
+    /// What a loader or a license brought is the key, whatever it equals.
+    @Test(arguments: ["skd://a", "data:text/plain;base64,AA", "data:,a"]) func aKeyMayEqualItsKeyID(uri: String) throws
+    {
+        let session = KeySession()
+        let made = session.keyID(forURI: uri)
+        let key = try #require(ContentKey(keyID(2).bytes))
+        session.install([made: key], terms: uri == "data:,a" ? KeyTerms(outputRequirement: .unprotected) : nil)
+        #expect(session.keyID(forURI: uri, mediaKeyID: keyID(2)) == keyID(2))
+        for name in [made, keyID(2)] { #expect(hex(session.status(of: name).key) == hex(key)) }
+    }
+
     @Test(arguments: ["skd://a", "*"]) func staticKeysAreFoundByURI(subject: String) async throws {
         let keys = try StaticKeys.parse(
             file: Array("\(subject) \(keyHex(3)) 000102030405060708090a0b0c0d0e0f".utf8), name: "keys")

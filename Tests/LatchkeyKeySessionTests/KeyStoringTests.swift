@@ -66,4 +66,40 @@ struct KeyStoringTests {
         #expect(silent.asked.withLock(\.self) == 1)
         #expect(outcomes.count == 500 && outcomes.allSatisfy { $0?.reason.contains("the download was paused") == true })
     }
+
+    /// Answers, and needs a network for that.
+    private final class Remote: ResourceLoader {
+        let name = "remote"
+        let base: StaticKeyLoader
+
+        init(_ base: StaticKeyLoader) { self.base = base }
+
+        func shouldWaitForLoading(of request: KeyLoadingRequest) -> Bool { base.shouldWaitForLoading(of: request) }
+    }
+
+    /// A track of transport streams tells no KID, and one of fragmented MP4 with the same key does.
+    @Test(arguments: [false, true], [false, true])
+    func aKeyThatIsThereIsNotAskedForAgain(isRemote: Bool, isNamedFirst: Bool) async throws {
+        let keys = try StaticKeys.parse(
+            file: Array("skd://a \(keyHex(3)) 000102030405060708090a0b0c0d0e0f".utf8), name: "keys")
+        let local = StaticKeyLoader(keys)
+        let loader: any ResourceLoader = isRemote ? Remote(local) : local
+        let storing = KeyStoring(timeout: .seconds(5), limit: .seconds(60)) { () throws(KeyError) in
+            var configuration = KeySessionConfiguration()
+            configuration.isForStorage = true
+            return KeySession(loaders: [loader], configuration: configuration)
+        }
+        let plain = HLSKey(method: .sampleAES, uri: "skd://a", keyFormat: HLSKeyFormat.fairPlay.name)
+        var named = plain
+        named.keyID = keyID(1)
+        let outcomes = await storing.store(isNamedFirst ? [named, plain] : [plain, named])
+        #expect(outcomes.count == 2)
+        for outcome in outcomes {
+            switch outcome {
+            case .stored: #expect(!isRemote)
+            case .refused(let error): #expect(isRemote && error.isSameKind(as: .denied("")), "\(error)")
+            case .untaken: Issue.record("no loader took it")
+            }
+        }
+    }
 }

@@ -65,6 +65,7 @@ public struct KeyStoring: Sendable {
         defer { use?.end() }
         do throws(KeyError) { try await session.establishViewing() } catch { return keys.map { _ in .refused(error) } }
         var outcomes: [Outcome] = []
+        var kept: Set<KeyID> = []
         let end = ContinuousClock.now + limit
         for key in keys {
             if Task.isCancelled {
@@ -74,7 +75,8 @@ public struct KeyStoring: Sendable {
             } else if case .refused(let error)? = outcomes.last, error.isSameKind(as: .timedOut("")) {
                 outcomes.append(.refused(.timedOut("not asked for: the answer for a key before it did not come")))
             } else {
-                outcomes.append(await store(key, in: session, within: min(timeout, end - ContinuousClock.now)))
+                let time = min(timeout, end - ContinuousClock.now)
+                outcomes.append(await store(key, in: session, within: time, &kept))
             }
         }
         return outcomes
@@ -82,7 +84,10 @@ public struct KeyStoring: Sendable {
 
     private static let cancelled = KeyError.cancelled("the download was paused")
 
-    private func store(_ key: HLSKey, in session: KeySession, within time: Duration) async -> Outcome {
+    /// `kept`: the keys that are stored by now, and what needs no network.
+    private func store(
+        _ key: HLSKey, in session: KeySession, within time: Duration, _ kept: inout Set<KeyID>
+    ) async -> Outcome {
         let (events, signal) = AsyncStream.makeStream(of: KeyEvent.self)
         let observation = session.observe { signal.yield($0) }
         let alarm = Task {
@@ -94,6 +99,11 @@ public struct KeyStoring: Sendable {
             alarm.cancel()
         }
         let keyID = session.keyID(forURI: key.uri ?? "", mediaKeyID: key.keyID)
+        // A track may name a key by its URI, and another one by its KID, too. Nothing is asked for a second time.
+        if case .usable = session.status(of: keyID) {
+            return kept.isDisjoint(with: session.names(of: [keyID]))
+                ? .refused(.denied("it came with another key, and is not stored")) : .stored
+        }
         let box = key.initializationData(keyID: keyID)
         session.demand(
             KeyDemand(
@@ -107,7 +117,10 @@ public struct KeyStoring: Sendable {
             case .requested(let request, _): requests[request.id] = request
             case .usable(let id, let keyIDs, _) where keyIDs.contains(keyID):
                 let request = id.flatMap { requests[$0] }
-                if request?.hasStoredKey == true || request?.answerer?.needsNoNetwork == true { return .stored }
+                if request?.hasStoredKey == true || request?.answerer?.needsNoNetwork == true {
+                    kept.formUnion(keyIDs)
+                    return .stored
+                }
                 return .refused(.denied("\(request?.answerer?.name ?? "who has the key") gave one that is not stored"))
             case .failed(_, let keyIDs, let error) where keyIDs.contains(keyID): return .refused(error)
             case .untaken(let request, _) where request.keyIDs.contains(keyID): return .untaken

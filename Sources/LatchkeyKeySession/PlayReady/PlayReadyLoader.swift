@@ -135,8 +135,8 @@ public final class PlayReadyLoader: StoredKeyLoader {
         // Times of an answer count from the question.
         let start = try await client.trustedTime().time
         var found: [KeyID: JudgedLicense] = [:]
-        // Why a license that travels with the media is of no use.
-        var failure: PlayReadyError?
+        // Why licenses that travel with the media are of no use.
+        var failures: [EmbeddedFailure] = []
         if !request.isRenewal {
             for keyID in need.keyIDs {
                 if let judged = try await client.judge(keyID, session: request.playbackSessionID) {
@@ -144,7 +144,7 @@ public final class PlayReadyLoader: StoredKeyLoader {
                 }
             }
             let embedded = try await client.judge(embedded: need.embedded)
-            failure = embedded.failure
+            failures = embedded.failures
             for judged in embedded.judged
             where !(found[judged.keyID]?.verdict.mayPlay ?? false) { found[judged.keyID] = judged }
             let isRepaired = try await repairClock(for: &found)
@@ -171,7 +171,11 @@ public final class PlayReadyLoader: StoredKeyLoader {
                         header, place, session: request.playbackSessionID, delegate: delegate)
                 } catch {
                     // If there is no service to ask, the media's own license is what matters.
-                    if let failure, error.keyError.isSameKind(as: .invalidConfiguration("")) { throw .init(failure) }
+                    if error.keyError.isSameKind(as: .invalidConfiguration("")),
+                        let failure = failures.error(for: missing)
+                    {
+                        throw .init(failure)
+                    }
                     guard error.keyError.isOfService, !need.isNamedByURI, !request.isRenewal, !Task.isCancelled else {
                         throw error
                     }
@@ -192,7 +196,8 @@ public final class PlayReadyLoader: StoredKeyLoader {
             if need.hasHeaders(for: missing) { request.noteAloneIsNoUse() }
             throw refusal
         }
-        if let failure, need.keyIDs.contains(where: { found[$0] == nil }) { throw .init(failure) }
+        let unknown = need.keyIDs.filter { found[$0] == nil }
+        if !unknown.isEmpty, let failure = failures.error(for: unknown) { throw .init(failure) }
         return try await answer(to: request, need, place, found, start: start)
     }
 

@@ -11,6 +11,21 @@ struct JudgedLicense: Sendable {
     var keyID: KeyID { installed.license.keyID }
 }
 
+/// Why a license that travels with the content is of no use, of a key that no other of these licenses is for.
+struct EmbeddedFailure: Sendable {
+    /// Nil where the license does not even tell its key.
+    let keyID: KeyID?
+    let error: PlayReadyError
+}
+
+extension [EmbeddedFailure] {
+    /// That of a license for one of these keys, or of one that does not tell its key.
+    func error(for keyIDs: [KeyID]) -> PlayReadyError? {
+        let named = last(where: { failure in failure.keyID.map { keyIDs.contains($0) } ?? false })
+        return (named ?? last(where: { $0.keyID == nil }))?.error
+    }
+}
+
 extension PlayReadyClient {
     /// What the licenses on this device allow for some content now, and why. Looks, and changes nothing; with
     /// `repairingClock`, where the clock is all that is in the way, it asks the time service first, and says what it
@@ -129,11 +144,11 @@ extension PlayReadyClient {
     }
 
     /// Licenses that travel with the content. They are not stored, and those that this device cannot open do not count:
-    /// `failure` is why not, for one of a key that no other license here is for.
+    /// `failures` say why not.
     func judge(
         embedded licenses: [XMRLicense]
-    ) async throws(PlayReadyAcquisitionError) -> (judged: [JudgedLicense], failure: PlayReadyError?) {
-        guard !licenses.isEmpty else { return ([], nil) }
+    ) async throws(PlayReadyAcquisitionError) -> (judged: [JudgedLicense], failures: [EmbeddedFailure]) {
+        guard !licenses.isEmpty else { return ([], []) }
         let keyring: PlayReadyKeyring
         do throws(KeyError) {
             keyring = try await self.keyring(in: try await store())
@@ -141,7 +156,7 @@ extension PlayReadyClient {
             throw .init(error)
         }
         var opened: [InstalledLicense] = []
-        var failures: [(keyID: KeyID?, error: PlayReadyError)] = []
+        var failures: [EmbeddedFailure] = []
         var known: Set<ArraySlice<UInt8>> = []
         // A copy of a license is that license, and so is one whose bytes differ where they are not signed. One whose
         // signature does not fit is none, and stands for no other.
@@ -159,12 +174,12 @@ extension PlayReadyClient {
                     InstalledLicense(
                         license: license, id: .forSignedBytes(of: xmr), stored: nil, nonce: nil, session: nil))
             } catch {
-                failures.append(((try? XMRTerms(xmr))?.key?.keyID, error))
+                failures.append(EmbeddedFailure(keyID: (try? XMRTerms(xmr))?.key?.keyID, error: error))
             }
         }
         let judged = try await judge(acquired: opened)
         let found = Set(judged.map(\.keyID))
-        return (judged, failures.last { $0.keyID.map { !found.contains($0) } ?? true }?.error)
+        return (judged, failures.filter { failure in failure.keyID.map { !found.contains($0) } ?? true })
     }
 
     private func store() async throws(KeyError) -> LicenseStore {

@@ -23,6 +23,8 @@ public final class ViewingPermit: Sendable {
         /// Tell whether what does not play yet is about to.
         var starts: [UInt64: @Sendable () -> Bool] = [:]
         var isOver = false
+        /// The last user has left, and nothing was demanded since.
+        var isLeft = false
         /// Sessions that are being ended.
         var ending: [ViewingSession] = []
         /// The pipeline's, and then the application's.
@@ -109,11 +111,21 @@ public final class ViewingPermit: Sendable {
 
     // MARK: For the KeySession
 
-    /// Sees to it that there is a session, or one on its way.
-    func begin() {
+    /// Whether a session may begin. Not if the last playback has ended, and no key was demanded since: what is under way still, as
+    /// the renewal of a lease, brings about no other session, which nothing would end.
+    func isWanted(byDemand: Bool) -> Bool {
+        state.withLock { state in
+            if byDemand { state.isLeft = false }
+            return !state.isLeft
+        }
+    }
+
+    /// Sees to it that there is a session, or one on its way; `unlessLeft`: not behind the end of the last playback.
+    func begin(unlessLeft: Bool = false) {
         var released: (session: ViewingSession, isPlaying: Bool)?
         let (begun, old) = state.withLock { state -> (ViewingSession?, ViewingSession?) in
-            guard !state.isOver else { return (nil, nil) }
+            guard !state.isOver, !(unlessLeft && state.isLeft) else { return (nil, nil) }
+            state.isLeft = false
             if let current = state.current {
                 switch current.state.phase {
                 case .closed: break
@@ -234,7 +246,7 @@ public final class ViewingPermit: Sendable {
             guard state.users.isEmpty else {
                 return (false, wasPlaying == state.isPlaying ? nil : state.current, nil)
             }
-            defer { state.current = nil }
+            defer { (state.current, state.isLeft) = (nil, true) }
             // From now on, so that an agent that is released meanwhile waits for it.
             if let current = state.current { state.ending.append(current) }
             return (true, state.current, state.owner)
@@ -260,6 +272,7 @@ public final class ViewingPermit: Sendable {
         let session = state.withLock { state -> ViewingSession? in
             let wasPlaying = state.isPlaying
             body(&state.users)
+            if !state.users.isEmpty { state.isLeft = false }
             return wasPlaying == state.isPlaying ? nil : state.current
         }
         if let session { tell(session) }

@@ -252,7 +252,8 @@ public final class ViewingSession: Sendable {
         await wait { state in
             switch state.phase {
             case .active, .grace, .denied, .lost, .closed: true
-            case .tearingDown: state.failure != nil
+            // Another one may be wanted, which is set up then.
+            case .tearingDown: state.failure != nil && !state.startsAgain
             case .idle, .settingUp, .verifying, .dormant: false
             }
         }

@@ -121,11 +121,30 @@ import Testing
         for licenses in [[broken, license], [license, broken], [broken, broken, license]] {
             let found = try await world.client.judge(embedded: licenses)
             #expect(found.judged.map(\.verdict.mayPlay) == [true])
-            #expect(found.failure == nil)
+            #expect(found.failures.isEmpty)
         }
         let found = try await world.client.judge(embedded: [broken])
         #expect(found.judged.isEmpty)
-        #expect("\(String(describing: found.failure))".contains("signature"))
+        #expect("\(found.failures.map(\.error))".contains("signature"))
+    }
+
+    /// What is broken is told of its own key, and of no other that has no license.
+    @Test(arguments: [1, 2], [true, false]) func aBrokenLicenseSaysNothingOfOtherKeys(key: Int, acquires: Bool)
+        async throws
+    {
+        let world = try PlayReadyWorld()
+        let broken = try broken(try await takenLicense(world))
+        try world.start(acquires: acquires)
+        // Of key 1, in media that names both keys and no service.
+        let object = try PlayReadyObject(
+            header: PlayReadyWorld.header([1, 2], url: nil), embeddedLicenseStore: broken.bytes)
+        let data = InitializationData(system: .playReady, bytes: try object.serialized(), origin: "test")
+        let session = KeySession(loaders: [world.loader], clock: ManualClock().clock)
+        let watcher = Watcher(session)
+        session.demand(KeyDemand(keyIDs: [keyID(key)], keySystem: .playReady, initializationData: [data]))
+        _ = await watcher.next { $0.isUsable || $0.isFailed || $0.isUntaken }
+        let error = try #require(session.status(of: keyID(key)).error)
+        #expect("\(error)".contains("signature") == (key == 1), "\(error)")
     }
 
     /// Neither does a box that cannot be read, nor one without a license, in front of the one that has it.
@@ -152,6 +171,6 @@ import Testing
         world.service.setPolicy("storeexp:60")
         let found = try await world.client.judge(embedded: [try await takenLicense(world)])
         #expect(found.judged.isEmpty)
-        #expect("\(String(describing: found.failure))".contains("after it was stored"))
+        #expect("\(found.failures.map(\.error))".contains("after it was stored"))
     }
 }

@@ -505,6 +505,33 @@ struct ViewingPermitTests {
         withExtendedLifetime(third) {}
     }
 
+    /// As a lease that runs on behind the end of playback, and what a loader was asked for before.
+    @Test func nothingUnderWayBringsASessionBackBehindTheLastPlayer() async throws {
+        let world = try World()
+        let watcher = Watcher(world.session)
+        let use = world.session.beginPlayback()
+        world.demand()
+        let asked = await watcher.next { $0.request != nil }
+        let request = try #require(asked?.request)
+        #expect(await watcher.next(where: \.isUsable) != nil)
+        let viewing = try #require(world.session.viewing?.session)
+        use?.end()
+        await viewing.closed()
+        #expect(world.session.renewExpiringResponseData(for: request))
+        let event = await watcher.next { $0.isUsable || $0.summary.hasPrefix("renewal failed") }
+        #expect(event?.summary == "renewal failed 1: session closed")
+        await #expect(throws: KeyError.self) { try await request.establishViewing() }
+        #expect(world.lines.count { $0 == "POST sessions" } == 1 && world.session.viewing?.session == nil)
+        // The next playback has its own.
+        let next = world.session.beginPlayback()
+        world.demand()
+        #expect(await watcher.next(where: \.isUsable) != nil)
+        #expect(world.session.renewExpiringResponseData(for: request))
+        #expect(await watcher.next(where: \.isUsable) != nil)
+        #expect(world.lines.count { $0 == "POST sessions" } == 2)
+        withExtendedLifetime(next) {}
+    }
+
     @Test func pausesAreTold() async throws {
         let world = try World()
         let watcher = Watcher(world.session)

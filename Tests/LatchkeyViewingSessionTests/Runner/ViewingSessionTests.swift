@@ -260,6 +260,32 @@ struct ViewingSessionTests {
         await session.closed()
     }
 
+    /// Without an answer to the first setup, the server may hold a session that is ended before.
+    @Test func theSessionInPlaceOfTheOldestIsWaitedFor() async throws {
+        let world = World()
+        let session = try world.session { $0.stopsOldest = true }
+        let waiting = Task { try await session.established() }
+        session.start()
+        await world.transport.next().respond(500)
+        await session.wait { $0.nextAttempt != nil }
+        world.clock.advance(to: try #require(session.state.nextAttempt))
+        let second = await world.transport.next()
+        while session.core.withLock(\.waiters).isEmpty { await Task.yield() }
+        second.respond(403, #"{"errorCode":1007,"conflicts":[{"sessionId":"s","terminationCode":"end"}]}"#)
+        let teardown = await world.transport.next()
+        #expect(teardown.line == "DELETE /sessions/\(session.identifier(1))")
+        await session.wait { $0.startsAgain }
+        teardown.respond(204)
+        let third = await world.transport.next()
+        #expect(third.body.contains(#""terminate":"end""#))
+        third.respond(201, #"{"token":"t1"}"#)
+        try await waiting.value
+        #expect(session.isOpen)
+        session.stop()
+        await world.transport.next().respond(204)
+        await session.closed()
+    }
+
     @Test func aCredentialIsBroughtByTheApplication() async throws {
         let world = World()
         let session = try world.session { $0.newCredential = { "c2" } }

@@ -431,7 +431,7 @@ extension Decryptor {
                 unlockAndStartTask()
                 return .ok
             case .failed(let failure):
-                return report(failure)
+                return reportUnlessStopped(failure)
             }
         }
     }
@@ -626,15 +626,14 @@ extension Decryptor {
             case .nothing:
                 return .ok
             case .failed(let failure):
-                // A stop of a bin around the element may be why.
-                return reference.isBeingStopped ? .flushing : report(failure)
+                return reportUnlessStopped(failure)
             case .missingKey(let encrypted, let keyID):
                 // One buffer may need several keys, one after the other.
                 var current = KeyWait(keyID: keyID, startedAt: MonotonicTime.now)
                 if let wait, wait.keyID == keyID { current = wait }
                 switch waitForKeyEvent(&current) {
                 case .flushing: return .flushing
-                case .failed(let failure): return reference.isBeingStopped ? .flushing : report(failure)
+                case .failed(let failure): return reportUnlessStopped(failure)
                 case nil: wait = current
                 }
                 next = prepare(encrypted)

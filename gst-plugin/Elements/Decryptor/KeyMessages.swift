@@ -156,6 +156,12 @@ extension Decryptor {
         return failure.flow
     }
 
+    /// `report`, unless a bin around the element is being stopped, which may be why: then nothing is told. For pads in push mode,
+    /// over which nothing comes before the element's own state changes.
+    func reportUnlessStopped(_ failure: DecryptorFailure) -> FlowResult {
+        reference.isBeingStopped ? .flushing : report(failure)
+    }
+
     /// Posts the error of a failure, unless it is a refusal of a key that another element of the pipeline tells. If the
     /// session is over, that is why the key fails.
     private func tell(_ failure: DecryptorFailure, completion: @escaping @Sendable (inout FlowState) -> Void) {

@@ -63,7 +63,7 @@ final class HLSKeys: Sendable {
     }
 
     /// The `data:` URIs of what has the size of a key, and of what has not, as everybody else knows them.
-    fileprivate static let (sizedData, otherData) = ("data:,", "data:;size=other,")
+    fileprivate static let (sizedData, otherData) = (KeySession.keyInURI, "data:;size=other,")
 
     /// The key as everybody else knows it. A `data:` URI of the format `identity` has the key in it, so it is replaced by
     /// one that only says whether the size is that of a key: names go into media, messages and logs.

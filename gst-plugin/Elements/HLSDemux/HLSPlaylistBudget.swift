@@ -2,6 +2,7 @@
 
 import LatchkeyContainers
 import LatchkeyManifests
+import Synchronization
 
 /// How much memory the playlists of one presentation and what they name take, and which playlists make room for another one. A
 /// value.
@@ -62,6 +63,50 @@ extension HLSPlaylistRewriter {
         }
         table.keep(rewriting.resources, of: name)
         return rewriting
+    }
+}
+
+/// Which task rewrites a playlist: one at a time, in the order in which they came. The others wait without a thread, since the
+/// pool has few, and a stop needs one. Thread-safe.
+final class HLSTurns: Sendable {
+    private struct State {
+        var isTaken = false
+        var waiting: [CheckedContinuation<Void, Never>] = []
+    }
+
+    private let state = Mutex(State())
+
+    /// Waits for a turn, which lasts until `pass`.
+    func take() async {
+        await withCheckedContinuation { continuation in
+            let isFree = state.withLock { state in
+                if state.isTaken { state.waiting.append(continuation) }
+                defer { state.isTaken = true }
+                return !state.isTaken
+            }
+            if isFree { continuation.resume() }
+        }
+    }
+
+    /// The turn is over.
+    func pass() {
+        let next = state.withLock { state -> CheckedContinuation<Void, Never>? in
+            guard state.waiting.isEmpty else { return state.waiting.removeFirst() }
+            state.isTaken = false
+            return nil
+        }
+        next?.resume()
+    }
+}
+
+extension HLSPresentation {
+    /// `rewrite`, for a task.
+    func rewriteInTurn(
+        _ bytes: [UInt8], from url: String, as name: String, kind: HLSSegmentKind? = nil, isEnveloped: Bool? = nil
+    ) async throws(HLSFailure) -> HLSRewriting {
+        await turns.take()
+        defer { turns.pass() }
+        return try rewrite(bytes, from: url, as: name, kind: kind, isEnveloped: isEnveloped)
     }
 }
 

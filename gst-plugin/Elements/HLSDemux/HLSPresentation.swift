@@ -21,8 +21,9 @@ final class HLSPresentation: Sendable {
     let watch = StillnessWatch()
     let state: Mutex<State>
     /// Held by the one thread that rewrites a playlist, which may take long: so `state` is not. Taken before `state`, and never by
-    /// a stop.
+    /// a stop. Tasks wait in `turns` first, so that they block no thread.
     let turn = Mutex(())
+    let turns = HLSTurns()
     private let keyFormats: [HLSKeyFormat]
     private let keyLimit: Int
     /// Workaround (GStreamer <1.28): of several audio tracks of one language, the stock demuxer has the first in its
@@ -623,15 +624,15 @@ extension HLSPresentation {
             return (LoopbackResponse(status: 304, headers: HLSOrigin.returned(response.headers)), nil)
         }
         guard response.status == 200 else { throw .status(response.status, of: "playlist", at: response.url) }
-        var rewriting = try rewrite(response.body, from: response.url, as: url)
+        var rewriting = try await rewriteInTurn(response.body, from: response.url, as: url)
         if let segment = rewriting.segmentToProbe {
             let isEnveloped = await envelopes.isEnvelope(segment, request)
-            rewriting = try rewrite(response.body, from: response.url, as: url, isEnveloped: isEnveloped)
+            rewriting = try await rewriteInTurn(response.body, from: response.url, as: url, isEnveloped: isEnveloped)
         }
         if let segment = rewriting.segmentToInspect {
             let start = try await origin.bytes(.segment, segment, range: HLSByteRange(offset: 0, length: 1024))
             if let kind = HLSSegmentKind(firstBytes: start) {
-                rewriting = try rewrite(response.body, from: response.url, as: url, kind: kind)
+                rewriting = try await rewriteInTurn(response.body, from: response.url, as: url, kind: kind)
             }
         }
         let section =

@@ -18,7 +18,7 @@ final class AgentCore: Sendable {
     let type: ContentType
     let configuration: Agent.Configuration
     let events = Broadcast<AgentEvent>()
-    private let stateBroadcast = Broadcast<AgentState>()
+    private let stateBroadcast = Broadcast<AgentState>(beginningWith: .initialized)
     let guarded = Mutex(Guarded())
 
     struct Guarded {
@@ -76,13 +76,17 @@ final class AgentCore: Sendable {
     // MARK: State
 
     var state: AgentState { guarded.withLock { $0.progress.state } }
-    var states: AsyncStream<AgentState> { stateBroadcast.stream(beginningWith: state) }
+    var states: AsyncStream<AgentState> { stateBroadcast.stream() }
 
     func advance(_ event: AgentProgress.Event) {
-        guard let new = guarded.withLock({ $0.progress.take(event) }) else { return }
-        log(.debug, "the agent is \(new.rawValue)")
-        stateBroadcast.send(new)
-        events.send(.stateChanged(new))
+        let new = guarded.withLock { guarded -> AgentState? in
+            guard let new = guarded.progress.take(event) else { return nil }
+            // Under the lock: several threads tell states in the order in which they are entered.
+            stateBroadcast.send(new)
+            events.send(.stateChanged(new))
+            return new
+        }
+        if let new { log(.debug, "the agent is \(new.rawValue)") }
     }
 
     // MARK: Telling
@@ -212,26 +216,6 @@ final class AgentCore: Sendable {
         events.finish()
         stateBroadcast.finish()
     }
-
-    /// The session that keys come from; a new one where the last was closed, as by the loss of the viewing session.
-    func session() throws(AgentError) -> AgentSession {
-        let (known, isReleased) = guarded.withLock { ($0.parts, $0.isReleased) }
-        guard !isReleased else { throw .cancelled("the agent was released") }
-        if let known, !known.session.isClosed { return known }
-        let fresh: AgentSession
-        do throws(KeyError) {
-            fresh = try AgentSession(for: self)
-        } catch {
-            throw .configuration(error.description)
-        }
-        // Another thread may have been faster.
-        return guarded.withLock { guarded in
-            if let parts = guarded.parts, !parts.session.isClosed { return parts }
-            guarded.parts = fresh
-            guarded.hasToldEnd = false
-            return fresh
-        }
-    }
 }
 
 extension AgentCore {
@@ -358,7 +342,7 @@ extension AgentCore {
     }
 
     /// It plays nothing, and is not about to.
-    private static func isStopped(_ element: UnsafeMutablePointer<GstElement>) -> Bool {
+    static func isStopped(_ element: UnsafeMutablePointer<GstElement>) -> Bool {
         var (state, pending) = (GST_STATE_VOID_PENDING, GST_STATE_VOID_PENDING)
         _ = gst_element_get_state(element, &state, &pending, 0)
         return pending == GST_STATE_VOID_PENDING && state.rawValue <= GST_STATE_READY.rawValue

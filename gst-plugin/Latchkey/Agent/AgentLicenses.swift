@@ -186,7 +186,14 @@ extension AgentCore {
         let acquisition = parts.gate?.beginAcquisition(of: keyIDs)
         defer { if let acquisition { parts.gate?.end(acquisition) } }
         let (changes, signal) = AsyncStream.makeStream(of: Void.self, bufferingPolicy: .bufferingNewest(1))
-        let observation = session.observe { _ in signal.yield() }
+        let wanted = Set(keyIDs)
+        let failure = Mutex<KeyError?>(nil)
+        let observation = session.observe { event in
+            if case .failed(_, let failed, let error) = event, failed.contains(where: wanted.contains) {
+                failure.withLock { $0 = error }
+            }
+            signal.yield()
+        }
         defer { observation.cancel() }
         parts.gate?.letGo()
         for need in needs {
@@ -210,7 +217,11 @@ extension AgentCore {
                         "\(uri ?? "KID \(keyID)"): no license service is configured for it")
                     session.fail(requestID: id, with: error)
                     throw error
-                case .absent, .pending: isComplete = false
+                // Nothing comes any more: too many were asked for, or it came and went.
+                case .absent:
+                    throw failure.withLock(\.self)
+                        ?? .leaseExpired("KID \(keyID), before the others were there; acquire the license again")
+                case .pending: isComplete = false
                 }
             }
             if isComplete { return }
@@ -265,11 +276,17 @@ extension AgentCore {
             guard isNews else { return }
             playbackWillBeAborted(reason.description)
             advance(.aborted)
-        // With a pipeline, that of its elements which tells first is the one.
-        case .viewing(let notice): if guarded.withLock({ $0.attachments.isEmpty }), notice.claim() { tell(notice) }
+        // With a pipeline that plays, that of its elements which tells first is the one.
+        case .viewing(let notice): if !hasPlayback, notice.claim() { tell(notice) }
         // The client's clock has told it already.
         case .clockSetBack, .untaken, .withheld: break
         }
+    }
+
+    /// Whether a pipeline plays, or is on its way there: those that are stopped have no elements that hear of the session.
+    private var hasPlayback: Bool {
+        let pipelines = guarded.withLock { $0.attachments.values.map(\.pipeline) }
+        return pipelines.contains { $0.with { !Self.isStopped($0.pointer) } ?? false }
     }
 
     /// Comes behind the elements, which post it where a bus takes it; that of a stopped pipeline does not.

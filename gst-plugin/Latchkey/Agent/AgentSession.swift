@@ -243,6 +243,36 @@ final class AgentSession: Sendable {
     }
 }
 
+extension AgentCore {
+    /// The session that keys come from; a new one where the last was closed, as by the loss of the viewing session.
+    func session() throws(AgentError) -> AgentSession {
+        let (known, isReleased) = guarded.withLock { ($0.parts, $0.isReleased) }
+        guard !isReleased else { throw .cancelled("the agent was released") }
+        if let known, !known.session.isClosed { return known }
+        let fresh: AgentSession
+        do throws(KeyError) {
+            fresh = try AgentSession(for: self)
+        } catch {
+            throw .configuration(error.description)
+        }
+        return try take(fresh)
+    }
+
+    /// The session from now on, unless another thread was faster. Throws where the agent was released meanwhile: nothing would
+    /// close it.
+    func take(_ fresh: AgentSession) throws(AgentError) -> AgentSession {
+        let taken = guarded.withLock { guarded -> AgentSession? in
+            if guarded.isReleased { return nil }
+            if let parts = guarded.parts, !parts.session.isClosed { return parts }
+            guarded.parts = fresh
+            guarded.hasToldEnd = false
+            return fresh
+        }
+        guard let taken else { throw .cancelled("the agent was released") }
+        return taken
+    }
+}
+
 /// Stands in front of the loaders of an agent's session, where the application acquires licenses by itself: a request
 /// whose rights are not installed is held, and goes on when they are. Thread-safe.
 final class AcquisitionGate: StoredKeyLoader {

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: MPL-2.0
 
+import CLatchkeyGStreamer
 import LatchkeyElementKit
-import LatchkeyKeySession
+import LatchkeyElementTestSupport
 import LatchkeyOffline
 import LatchkeyProtection
+import LatchkeyViewingSession
 import Testing
 
 @testable import Latchkey
+@testable import LatchkeyKeySession
 
 /// What the listeners of an agent hear, and how often.
 @Suite struct AgentEventTests {
@@ -90,6 +93,29 @@ import Testing
         agent.core.handle(TrustedClock.Event.rolledBack)
         agent.close()
         #expect(await all(events) == ["time", "time"])
+    }
+
+    /// As when a license is acquired before the player starts, or behind its end. The elements of one that plays post it.
+    @Test(arguments: [nil, GST_STATE_NULL, GST_STATE_READY, GST_STATE_PAUSED])
+    func aRefusedSessionIsToldWithoutPlayback(state: GstState?) async throws {
+        TestProcess.prepare
+        let agent = makeAgent()
+        let events = agent.events
+        let pipeline = try #require(gst_pipeline_new(nil))
+        gst_object_ref_sink(pipeline)
+        defer {
+            gst_element_set_state(pipeline, GST_STATE_NULL)
+            gst_object_unref(pipeline)
+        }
+        if let state {
+            try agent.attach(to: pipeline)
+            gst_element_set_state(pipeline, state)
+        }
+        agent.core.handle(KeyEvent.viewing(ViewingNotice(.setupError, SessionFailure(.limit, code: "4041"))))
+        agent.close()
+        let told = await all(events)
+        #expect(told.count == (state == GST_STATE_PAUSED ? 0 : 1))
+        #expect(told.allSatisfy { $0.contains("4041") }, "\(told)")
     }
 
     @Test func eachAbortIsTold() async {

@@ -98,13 +98,46 @@ import Testing
 
     @Test func everyListenerGetsEverythingInOrder() async {
         let broadcast = Broadcast<Int>()
-        let first = broadcast.stream(beginningWith: 0)
-        let second = broadcast.stream()
+        let listeners = [broadcast.stream(), broadcast.stream()]
         for value in 1...100 { broadcast.send(value) }
         broadcast.finish()
-        #expect(await values(first) == Array(0...100))
-        #expect(await values(second) == Array(1...100))
+        for listener in listeners { #expect(await values(listener) == Array(1...100)) }
         #expect(await values(broadcast.stream()).isEmpty)
+    }
+
+    /// Whenever it begins to listen, it gets the last value, and all that come behind it.
+    @Test func aListenerBeginsWithTheLastValue() async {
+        let broadcast = Broadcast<Int>(beginningWith: 0)
+        let sender = Task { for value in 1...1000 { broadcast.send(value) } }
+        var listeners: [AsyncStream<Int>] = []
+        for _ in 0..<100 { listeners.append(broadcast.stream()) }
+        await sender.value
+        listeners.append(broadcast.stream())
+        broadcast.finish()
+        listeners.append(broadcast.stream())
+        for listener in listeners {
+            let got = await values(listener)
+            let first = got.first ?? -1
+            #expect(got == Array(first...1000))
+        }
+    }
+
+    /// What is told last is how things stand, whichever threads tell it.
+    @Test func statesAreToldInTheirOrder() async {
+        let agent = AgentCore(contentURL: "https://media.example/a", type: .dash, configuration: .init())
+        let states = agent.states
+        await withTaskGroup(of: Void.self) { group in
+            for event in [AgentProgress.Event.plays, .pauses] {
+                group.addTask { for _ in 0..<200 { agent.advance(event) } }
+            }
+        }
+        let last = agent.state
+        agent.release()
+        var told: [AgentState] = []
+        for await state in states { told.append(state) }
+        #expect(told.last == last)
+        #expect(told.first == .initialized)
+        #expect(!zip(told, told.dropFirst()).contains { $0 == $1 })
     }
 
     @Test func aSlowListenerLosesTheOldest() async {

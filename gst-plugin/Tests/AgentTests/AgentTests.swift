@@ -37,6 +37,16 @@ import Testing
         return Agent(contentURL: "https://media.example/a?secret", type: type, configuration: configuration)
     }
 
+    /// As while the settings are read for its first session: nothing would close that any more.
+    @Test func anAgentThatWasClosedMeanwhileTakesNoSession() throws {
+        let agent = agent(.dash)
+        let fresh = try AgentSession(for: agent.core)
+        agent.close()
+        let error = #expect(throws: AgentError.self) { try agent.core.take(fresh) }
+        #expect(error?.code == .cancelled)
+        #expect(agent.core.guarded.withLock { $0.parts == nil })
+    }
+
     @Test func noLicenseIsAcquiredForContentThatNamesNoKey() async throws {
         let agent = agent(.smoothStreaming)
         var content = InspectedContent()
@@ -48,6 +58,20 @@ import Testing
         #expect(error?.code == .licenseNotAcquired)
         let reason = error?.reason ?? ""
         #expect(reason.contains("https://media.example/a names no key") && reason.contains("Widevine"), "\(reason)")
+    }
+
+    /// Nothing is asked for then, so no answer ends the acquisition.
+    @Test(.timeLimit(.minutes(8)))
+    func anAcquisitionOfTooManyKeysEnds() async throws {
+        let agent = agent(.dash)
+        var content = InspectedContent()
+        content.isProtected = true
+        let keyIDs = (1...20_000).map { KeyID(high: 7, low: UInt64($0)) }
+        content.add(.init(system: .widevine, keyIDs: keyIDs, data: []))
+        let parts = try agent.core.session()
+        let error = await #expect(throws: AgentError.self) { try await agent.core.acquire(content, parts, nil) }
+        #expect(error?.code == .licenseNotAcquired)
+        #expect(error?.reason.contains("too many KIDs") == true, "\(error?.reason ?? "")")
     }
 
     /// As if all that the content needs were PlayReady-style licenses, and its media had a key of another system too.

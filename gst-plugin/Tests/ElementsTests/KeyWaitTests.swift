@@ -257,6 +257,25 @@ extension ElementTests {
             #expect(!harness.output.order.contains("eos"))
         }
 
+        /// Nor is it one on upstream's thread, which waits for no key.
+        @Test func whatFailsOnUpstreamsThreadInAStopIsNoError() throws {
+            let harness = try Harness("latchkeycencdec", Self.forEver)
+            harness.start(caps: Media.bareVideo)
+            let bin = try #require(gst_bin_new(nil))
+            gst_object_ref_sink(bin)
+            defer { gst_object_unref(bin) }
+            var broken = Media.sample(Media.bytes(64))
+            broken.vector = nil
+            // The bin itself would take the links to the harness apart.
+            #expect(gst_object_set_parent(ek_as_object(harness.element), ek_as_object(bin)) != 0)
+            #expect(harness.push(try broken.makeBuffer()) == .flushing)
+            gst_object_unparent(ek_as_object(harness.element))
+            #expect(!harness.bus.all().contains { $0.type == "error" })
+            // Without a stop it is.
+            #expect(harness.push(try broken.makeBuffer()) == .error)
+            #expect(harness.bus.all().contains { $0.type == "error" })
+        }
+
         // MARK: Order
 
         @Test func everythingKeepsItsPlaceWhileASampleWaits() throws {

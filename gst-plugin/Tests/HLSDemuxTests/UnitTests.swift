@@ -91,6 +91,28 @@ struct HLSUnitTests {
         #expect(!isKept)
     }
 
+    /// The pool has few threads, so what waits for its turn takes none.
+    @Test func rewritingsWaitWithoutThreads() async throws {
+        let presentation = HLSPresentation(
+            origin: HLSOrigin(transport: CurlTransport.shared),
+            keys: HLSKeys(session: KeySession(), timeout: .seconds(1)),
+            keyFormats: [.identity])
+        try presentation.open { _ in }
+        defer { presentation.close() }
+        let master = Array("#EXTM3U\n#EXT-X-STREAM-INF:BANDWIDTH=1\nv.m3u8\n".utf8)
+        await presentation.turns.take()
+        let rewritings = (0..<64).map { number in
+            let url = "https://a.test/\(number).m3u8"
+            return Task { try await presentation.rewriteInTurn(master, from: url, as: url).kind }
+        }
+        // Another task runs meanwhile, and ends the turn.
+        await Task { presentation.turns.pass() }.value
+        for rewriting in rewritings {
+            let kind = try await rewriting.value
+            #expect(kind == .master)
+        }
+    }
+
     @Test func aSlowAnswerIsAskedForAgain() async {
         let answers = HLSAnswers(patience: .milliseconds(20))
         let (gate, open) = AsyncStream.makeStream(of: Void.self)
