@@ -170,6 +170,7 @@ private struct KindGuess {
 extension HLSPlan {
     /// Writes the lines of `media` as planned.
     func write(_ media: HLSMediaPlaylist, to output: inout HLSOutput) throws(FormatError) {
+        output.hasLostParts = losesParts(of: media)
         // The map that the lines written so far leave in force.
         var front: HLSShared<HLSFront>?
         var isNumbered = self.front == nil
@@ -192,6 +193,14 @@ extension HLSPlan {
         }
         for line in media.lines[(media.segments.last?.lines.upperBound ?? 0)...] {
             try write(line, nil, placements.last, isLast: false, to: &output)
+        }
+    }
+
+    /// Whether a live playlist has no parts any more, as its segments are served whole.
+    private func losesParts(of media: HLSMediaPlaylist) -> Bool {
+        guard !media.isEnded, placements.contains(where: { $0.delivery.isServed }) else { return false }
+        return !zip(media.segments, placements).contains { segment, placement in
+            !placement.delivery.isServed && media.lines[segment.lines].contains { $0.isPart }
         }
     }
 
@@ -304,6 +313,15 @@ extension HLSPlan {
             guard placement?.delivery.isServed != true else { return }
             output.lastPart = (try? HLSAttributeList(parsing: value))?["URI"].map { output.absolute($0) }
             try output.writeAbsolute(line, tag: name, value: value, names: ["URI"])
+        case "EXT-X-PART-INF":
+            if !output.hasLostParts { try output.write(line) }
+        case "EXT-X-SERVER-CONTROL":
+            // The stock demuxer begins so close to the end also if there are no parts.
+            guard output.hasLostParts, var list = try? HLSAttributeList(parsing: value) else {
+                return try output.write(line)
+            }
+            list.attributes.removeAll { $0.name == "PART-HOLD-BACK" }
+            if !list.attributes.isEmpty { try output.write("#\(name):\(list.text)", ending: line.ending) }
         case "EXT-X-PRELOAD-HINT":
             // A hint at what will have another URL would be fetched in vain.
             let isMap = (try? HLSAttributeList(parsing: value))?["TYPE"] == "MAP"
@@ -344,6 +362,8 @@ extension HLSLine {
         case .blank, .comment: false
         }
     }
+
+    fileprivate var isPart: Bool { if case .tag("EXT-X-PART", _) = content { true } else { false } }
 
     /// Whether this is a line of a segment, where a map has to stand in front.
     fileprivate var startsSegment: Bool {

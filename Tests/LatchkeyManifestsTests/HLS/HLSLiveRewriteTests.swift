@@ -102,6 +102,32 @@ import Testing
         }
     }
 
+    /// Segments that are decrypted here have no parts. The stock demuxer would begin PART-HOLD-BACK in front of the end all the same.
+    @Test func whatSaysThatThereArePartsGoesWithThem() throws {
+        let part = "#EXT-X-PART:DURATION=1,URI=\"p.ts\"\n"
+        let segment = "#EXTINF:4,\ns.ts\n"
+        func head(_ lines: String, control: String = "CAN-BLOCK-RELOAD=YES,PART-HOLD-BACK=3,HOLD-BACK=12") throws
+            -> String
+        {
+            var rewriter = HLSPlaylistRewriter(keyFormats: [.identity])
+            let head = "#EXTM3U\n#EXT-X-SERVER-CONTROL:\(control)\n#EXT-X-PART-INF:PART-TARGET=1\n"
+            let text = try rewriter.rewrite(head + lines, routes: TestRoutes()).text
+            return text.split(separator: "\n").filter { $0.contains("CONTROL") || $0.contains("PART-INF") }.joined(
+                separator: "|")
+        }
+        func key(_ method: String) -> String { "#EXT-X-KEY:METHOD=\(method),URI=\"k\"\n" }
+        let kept =
+            "#EXT-X-SERVER-CONTROL:CAN-BLOCK-RELOAD=YES,PART-HOLD-BACK=3,HOLD-BACK=12|#EXT-X-PART-INF:PART-TARGET=1"
+        let left = "#EXT-X-SERVER-CONTROL:CAN-BLOCK-RELOAD=YES,HOLD-BACK=12"
+        #expect(try head(key("AES-128") + part + segment + part) == left)
+        #expect(try head(segment + key("AES-128") + part + segment) == left)
+        #expect(try head(key("AES-128") + part, control: "PART-HOLD-BACK=3").isEmpty)
+        // Some are left.
+        #expect(try head(part + segment + key("AES-128") + part + segment) == kept)
+        #expect(try head(key("SAMPLE-AES") + part + segment + part) == kept)
+        #expect(try head(part + segment) == kept)
+    }
+
     @Test(arguments: Channel.Kind.allCases, [false, true])
     func hoursOfRefreshes(kind: Channel.Kind, hasDeltas: Bool) throws {
         var generator = SeededGenerator(seed: 7)
