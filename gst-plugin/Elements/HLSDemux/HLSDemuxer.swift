@@ -238,6 +238,17 @@ extension HLSDemuxer {
         ],
         implementation: HLSDemuxer.self)
 
+    /// GStreamer's own finder takes a playlist for plain text if keys stand in front of all that it knows a playlist by, and that
+    /// is not in the first 4096 bytes, or in those that have come.
+    static let playlistType = TypeFinder(
+        name: "latchkey-hls", rank: Rank(Rank.primary.value + 10), extensions: ["m3u8", "m3u"],
+        caps: "application/x-hls"
+    ) { source in
+        // Most files are none.
+        guard source.bytes(at: 0, count: 7).map({ $0.elementsEqual("#EXTM3U".utf8) }) == true else { return false }
+        return source.start(HLSPlaylist.recognitionSize).map { HLSPlaylist.isKeyed(start: $0) } ?? false
+    }
+
     private var keyFormats: String? {
         get { monitor.withLock { settings.keyFormats } }
         set { monitor.withLock { settings.keyFormats = newValue?.isEmpty == true ? nil : newValue } }
