@@ -37,7 +37,7 @@ struct HLSPlan {
         let isLong = media.isEnded && media.segments.count > rewriter.relayLimit
         relaysSegments = rewriter.relaysSegments && !isLong || rewriter.relaysClearPlaylists
         relaysFiles = rewriter.relaysFiles
-        var kindsByExtension = KindGuess(known: rewriter.segmentKind)
+        var kindsByExtension = KindGuess(known: rewriter.segmentKind, isLive: !media.isEnded)
         kinds = media.segments.map { kindsByExtension.kind(of: $0) }
         if rewriter.isEnveloped == true {
             isRewritten = true
@@ -64,7 +64,7 @@ struct HLSPlan {
             }
             return
         }
-        if needsFronts { segmentToInspect = kindsByExtension.unknown }
+        if needsFronts { segmentToInspect = kindsByExtension.unknown.first }
 
         // A run of clear segments speaks in the terms of the key before it, or of the first one behind it.
         let first = media.segments.first { $0.sampleKey != nil }?.sampleKey
@@ -151,19 +151,29 @@ extension HLSSegmentKind {
 
 /// Finds out what segments are; the answer for a file name extension is found once.
 private struct KindGuess {
-    let known: HLSSegmentKind?
-    /// The first segment that nothing tells of, and whose first bytes can tell.
-    var unknown: String?
+    /// A live presentation is joined three target durations from its end (RFC 8216, 6.3.3), and the first segments of its playlist
+    /// may be gone by then.
+    private static let liveCount = 3
 
-    init(known: HLSSegmentKind?) { self.known = known }
+    private let known: HLSSegmentKind?
+    private let isLive: Bool
+    /// Segments that nothing tells of, and whose first bytes can tell: the first one, or the last ones of a live playlist.
+    private(set) var unknown: [String] = []
+
+    init(known: HLSSegmentKind?, isLive: Bool) { (self.known, self.isLive) = (known, isLive) }
 
     mutating func kind(of segment: HLSMediaPlaylist.Segment) -> HLSSegmentKind {
         if segment.map != nil { return .fragmentedMP4 }
         if let known { return known }
         guard let url = segment.url else { return .transportStream }
         if let kind = HLSSegmentKind(url: url) { return kind }
-        if segment.key?.method != .aes128 { unknown = unknown ?? url }
+        if segment.key?.method != .aes128 { note(url) }
         return .transportStream
+    }
+
+    private mutating func note(_ url: String) {
+        if isLive, unknown.count == Self.liveCount { unknown.removeFirst() }
+        if isLive || unknown.isEmpty { unknown.append(url) }
     }
 }
 

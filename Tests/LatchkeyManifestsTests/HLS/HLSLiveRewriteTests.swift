@@ -102,6 +102,19 @@ import Testing
         }
     }
 
+    /// One that playback begins with. The first ones may be gone.
+    @Test(arguments: [(1, "0"), (2, "0"), (3, "0"), (4, "1"), (9, "6")])
+    func aLateSegmentIsLookedAtForItsKind(count: Int, name: String) throws {
+        let segments = (0..<count).map { "#EXTINF:4,\n\($0)\n" }.joined()
+        let text = "#EXTM3U\n#EXT-X-KEY:METHOD=SAMPLE-AES,URI=\"k\"\n\(segments)"
+        var rewriter = HLSPlaylistRewriter(keyFormats: [.identity])
+        #expect(
+            try rewriter.rewrite(text, routes: TestRoutes()).result.segmentToInspect == "https://cdn.example/p/\(name)")
+        rewriter = HLSPlaylistRewriter(keyFormats: [.identity])
+        let ended = try rewriter.rewrite(text + "#EXT-X-ENDLIST\n", routes: TestRoutes()).result
+        #expect(ended.segmentToInspect == "https://cdn.example/p/0")
+    }
+
     /// Segments that are decrypted here have no parts. The stock demuxer would begin PART-HOLD-BACK in front of the end all the same.
     @Test func whatSaysThatThereArePartsGoesWithThem() throws {
         let part = "#EXT-X-PART:DURATION=1,URI=\"p.ts\"\n"
