@@ -326,11 +326,13 @@ extension HLSPlan {
         case "EXT-X-PART-INF":
             if !output.hasLostParts { try output.write(line) }
         case "EXT-X-SERVER-CONTROL":
+            var gone: Set<String> = []
             // The stock demuxer begins so close to the end also if there are no parts.
-            guard output.hasLostParts, var list = try? HLSAttributeList(parsing: value) else {
-                return try output.write(line)
-            }
-            list.attributes.removeAll { $0.name == "PART-HOLD-BACK" }
+            if output.hasLostParts { gone.insert("PART-HOLD-BACK") }
+            // Without a number, the origin answers at once, and the stock demuxer would ask again at once.
+            if front?.isNumberedAnew == true { gone.insert("CAN-BLOCK-RELOAD") }
+            guard !gone.isEmpty, var list = try? HLSAttributeList(parsing: value) else { return try output.write(line) }
+            list.attributes.removeAll { gone.contains($0.name) }
             if !list.attributes.isEmpty { try output.write("#\(name):\(list.text)", ending: line.ending) }
         case "EXT-X-PRELOAD-HINT":
             // A hint at what will have another URL would be fetched in vain.

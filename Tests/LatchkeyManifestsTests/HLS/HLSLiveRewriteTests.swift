@@ -302,6 +302,22 @@ import Testing
         #expect(found[1].result.resources.count == 4)
     }
 
+    /// The origin is asked for no number of those that the stock demuxer knows, and so answers at once.
+    @Test func nothingIsWaitedForBehindANewStart() throws {
+        func control(_ number: Int, _ names: String...) -> String {
+            "#EXT-X-SERVER-CONTROL:CAN-BLOCK-RELOAD=YES,HOLD-BACK=3\n#EXT-X-MEDIA-SEQUENCE:\(number)\n"
+                + names.map { segments($0) }.joined()
+        }
+        let found = try versions([
+            control(100, "a", "b"), control(101, "b", "c"), control(0, "d"), control(1, "e", "f"),
+        ])
+        let (blocks, doesNot) = ("CAN-BLOCK-RELOAD=YES,HOLD-BACK=3", "HOLD-BACK=3")
+        #expect(
+            found.compactMap { $0.lines.first { $0.contains("CONTROL") } }
+                == [blocks, blocks, doesNot, doesNot].map { "#EXT-X-SERVER-CONTROL:\($0)" })
+        #expect(found.map(\.result.isNumberedAnew) == [false, false, true, true])
+    }
+
     /// By less than the window, so that old and new numbers overlap; also if the window has grown meanwhile.
     @Test func numbersThatFallWithinTheWindowGoOn() throws {
         let found = try versions([
