@@ -66,10 +66,11 @@ final class HLSDemuxer: AdaptiveBin, @unchecked Sendable {
         return rewritten
     }
 
-    /// The stock demuxer starts with the first variant, unless it was told a speed.
-    override func willHandOn() {
-        guard child?.pointer.property("connection-bitrate") == .uint(0) else { return }
-        run?.presentation.prepareFirstVariant()
+    override func willHandOn() { if beginsWithFirstVariant { run?.presentation.prepareFirstVariant() } }
+
+    /// The stock demuxer does, unless it was told a speed or, from 1.24 on, a bit rate to begin with.
+    var beginsWithFirstVariant: Bool {
+        ["connection-bitrate", "start-bitrate"].allSatisfy { child?.pointer.property($0) == .uint(0) }
     }
 
     override func needs(_ keyIDs: [KeyID], of session: KeySession, at position: Double) -> Bool {
