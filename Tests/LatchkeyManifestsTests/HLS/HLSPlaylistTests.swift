@@ -52,6 +52,19 @@ import Testing
         #expect(HLSPlaylist.isKeyed(start: Array(text.utf8)) == isKeyed)
     }
 
+    @Test(arguments: [
+        (
+            "#EXTM3U\n#EXT-X-VERSION:9\r\n#EXT-X-SERVER-CONTROL:PART-HOLD-BACK=1,CAN-BLOCK-RELOAD=YES\r\n#EXTINF:1,\na",
+            true
+        ),
+        ("#EXTM3U\n#EXT-X-SERVER-CONTROL:CAN-SKIP-UNTIL=24\n", false), ("#EXTM3U\n# CAN-BLOCK-RELOAD=YES\n", false),
+        ("", false),
+        ("#EXTM3U\n#EXT-X-SERVER-CONTROL:CAN-BLOCK-RELOAD=YE", false),
+    ])
+    func serversThatWaitSaySo(text: String, blocks: Bool) {
+        #expect(HLSPlaylist.blocksReload(start: Array(text.utf8)) == blocks)
+    }
+
     @Test func bytesThatAreNotUTF8() {
         #expect(throws: FormatError.malformed("a playlist that is not UTF-8")) {
             try HLSPlaylist(Array("#EXTM3U\n".utf8) + [0xC3, 0x28])

@@ -264,9 +264,13 @@ final class HLSPresentation: Sendable {
         state.withLock { $0.servers }.map { self.address(of: resource, at: $0) } ?? "http://127.0.0.1:9/"
     }
 
-    /// `base`: what the references of a playlist count from. With them, the text of a long playlist is a third as long.
-    private func address(of resource: HLSResource, at servers: PresentationServers, from base: String = "") -> String {
-        let url = servers.url(table.name(of: resource) + resource.suffix, from: resource.mediaOrigin)
+    /// `base`: what the references of a playlist count from. With them, the text of a long playlist is a third as long. `isApart`:
+    /// the playlists of the origin are waited for, and the stock demuxer has two connections to each server.
+    private func address(
+        of resource: HLSResource, at servers: PresentationServers, from base: String = "", isApart: Bool = false
+    ) -> String {
+        let name = table.name(of: resource) + resource.suffix
+        let url = servers.url(name, from: resource.mediaOrigin, isApart: isApart && !resource.isPlaylist)
         guard !base.isEmpty, !resource.isPlaylist, url.hasPrefix(base) else { return url }
         return String(Substring(url.utf8.dropFirst(base.utf8.count)))
     }
@@ -294,6 +298,7 @@ final class HLSPresentation: Sendable {
         let (table, hasCookies, isLocal) = (table, origin.cookies.hasBeenUsed, origin.isLocal)
         // A media playlist comes from a loopback server, also the first one: a master playlist of our own leads to it.
         let base = servers?.url("", from: URIReference(name).origin) ?? ""
+        let isApart = HLSPlaylist.blocksReload(start: bytes)
         let (rewriting, wanted) = try turn.withLock { _ throws(HLSFailure) -> (HLSRewriting, [HLSKey]?) in
             var rewriter = state.withLock { state -> HLSPlaylistRewriter in
                 var rewriter =
@@ -323,7 +328,7 @@ final class HLSPresentation: Sendable {
             let rewriting: HLSRewriting
             do throws(FormatError) {
                 rewriting = try rewriter.rewrite(bytes, from: url, as: name, keptIn: table) { resource in
-                    servers.map { self.address(of: resource, at: $0, from: base) } ?? ""
+                    servers.map { self.address(of: resource, at: $0, from: base, isApart: isApart) } ?? ""
                 }
             } catch {
                 throw .format(error)
