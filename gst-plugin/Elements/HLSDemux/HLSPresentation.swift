@@ -752,7 +752,7 @@ extension HLSPresentation {
         let range = segment.decryption.map { $0.encryptedRange(segment.byteRange) } ?? segment.byteRange
         let needed = segment.decryption?.isPart == false ? segment.byteRange : nil
         var bytes = try await origin.bytes(.initSegment, segment.url, for: request, range: range, needing: needed)
-        if let decryption = segment.decryption {
+        if let decryption = segment.decryption, !segment.isClear(bytes) {
             let opened = try await opening(for: decryption, of: "init segment", at: segment.url, segment.byteRange)
             do throws(DecryptionError) {
                 bytes = try opened.decrypt(whole: bytes)

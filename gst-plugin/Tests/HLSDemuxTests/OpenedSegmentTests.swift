@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
+import LatchkeyHTTP
+import LatchkeyKeySession
 import LatchkeyKeySystems
 import LatchkeyManifests
 import LatchkeyProtection
@@ -47,6 +49,28 @@ import Testing
         #expect(try open(clear, pieces: pieces) == clear)
         // PKCS#7 comes first.
         #expect(try open(clear + [UInt8](repeating: 16, count: 16), pieces: pieces) == clear)
+    }
+
+    private struct Answer: HTTPTransport {
+        let body: [UInt8]
+
+        func send(_ request: HTTPRequest) async throws(HTTPError) -> HTTPResponse {
+            HTTPResponse(status: 200, body: body, url: request.url)
+        }
+    }
+
+    /// Some packagers leave init segments so. There is no key here.
+    @Test func anInitSegmentMayBeClearAllTheSame() async throws {
+        let clear: [UInt8] = [0, 0, 0, 8] + Array("ftyp".utf8) + [0, 0, 0, 8] + Array("moov".utf8)
+        let presentation = HLSPresentation(
+            origin: HLSOrigin(transport: Answer(body: clear)),
+            keys: HLSKeys(session: KeySession(), timeout: .seconds(1)), keyFormats: [.identity])
+        let decryption = HLSSegmentDecryption(
+            key: HLSKey(method: .aes128, uri: "https://a.test/k"),
+            initializationVector: InitializationVector(high: 0, low: 0))
+        let section = HLSInitSegment(url: "https://a.test/i.mp4", decryption: decryption, protection: .unchanged)
+        let answer = try await presentation.initSegment(section, LoopbackRequest(path: "i"))
+        #expect(answer.status == 200 && answer.body == clear)
     }
 
     private static let padding = [UInt8](repeating: 16, count: 16)
