@@ -318,6 +318,18 @@ package struct HLSSettings: Sendable {
 extension HLSPresentation {
     /// Whether a playlist that was read names a key for an init segment.
     var hasProtectedInitSegments: Bool { state.withLock { $0.hasProtectedInitSegments } }
+
+    /// A text of the stock demuxer, with the origin's URL in place of each URL of the loopback servers: that one is a
+    /// secret of this process, and of no use outside it. `isForPeople`: without queries, where tokens are. What has no URL of
+    /// its own, as a note, gets the presentation's.
+    func withOriginURLs(_ text: String, isForPeople: Bool) -> String {
+        let (servers, home) = state.withLock { ($0.servers, $0.home) }
+        guard let servers else { return text }
+        return servers.replacingURLs(in: text, isForPeople: isForPeople) { path, query in
+            let url = table.resource(String(path.prefix { $0 != "." }))?.originURL ?? home
+            return query.map { HLSDeliveryDirectives.forwarding(String($0), to: url) } ?? url
+        }
+    }
 }
 
 extension HLSResource {

@@ -707,17 +707,25 @@ extension HLSPresentation {
         state.withLock { ($0.provenKey, $0.doubt) = (key, nil) }
     }
 
-    /// The segment as the origin has it: its bytes, or a stream of them.
+    /// The segment as the origin has it: its bytes, or a stream of them. `isExact`: nothing behind its byte range.
     private func encrypted(
-        _ segment: HLSEncryptedSegment, _ request: LoopbackRequest
+        _ segment: HLSEncryptedSegment, _ request: LoopbackRequest, isExact: Bool = false
     ) async throws(HLSFailure) -> LoopbackResponse {
         var request = request
         request.headers.removeAll { $0.name.lowercased() == "range" }
-        let range = segment.decryption.encryptedRange(segment.byteRange)
+        let range = isExact ? segment.byteRange : segment.decryption.encryptedRange(segment.byteRange)
         if let range { request.headers.append(HTTPHeader(name: "Range", value: range.httpRange)) }
-        guard var response = try await segmentThatMayBeAbsent(segment.url, request, isEncrypted: true) else {
-            return LoopbackResponse(status: 204)
+        let answer: LoopbackResponse?
+        do throws(HLSFailure) {
+            answer = try await segmentThatMayBeAbsent(segment.url, request, isEncrypted: true)
+        } catch {
+            // Some servers have none of a range that ends behind the file, as that of the last segment may.
+            guard case .status(416) = error.cause, range != segment.byteRange, !segment.decryption.isPart else {
+                throw error
+            }
+            return try await encrypted(segment, request, isExact: true)
         }
+        guard var response = answer else { return LoopbackResponse(status: 204) }
         // A server without ranges sends all.
         if let range, response.status == 200, response.stream == nil {
             let needed = segment.decryption.isPart ? nil : segment.byteRange
@@ -781,17 +789,5 @@ extension HLSPresentation {
             keyID: note.key.map { keys.keyID(of: $0) }, initializationVector: note.initializationVector)
         let bytes = note.kind == .packedAudio ? segmentKey.id3Tag() : segmentKey.transportStreamPackets()
         return LoopbackResponse(body: bytes)
-    }
-
-    /// A text of the stock demuxer, with the origin's URL in place of each URL of the loopback servers: that one is a
-    /// secret of this process, and of no use outside it. `isForPeople`: without queries, where tokens are. What has no URL of
-    /// its own, as a note, gets the presentation's.
-    func withOriginURLs(_ text: String, isForPeople: Bool) -> String {
-        let (servers, home) = state.withLock { ($0.servers, $0.home) }
-        guard let servers else { return text }
-        return servers.replacingURLs(in: text, isForPeople: isForPeople) { path, query in
-            let url = table.resource(String(path.prefix { $0 != "." }))?.originURL ?? home
-            return query.map { HLSDeliveryDirectives.forwarding(String($0), to: url) } ?? url
-        }
     }
 }
