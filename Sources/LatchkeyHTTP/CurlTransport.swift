@@ -102,7 +102,7 @@ struct CurlSettings: Sendable {
 /// - At most `maximum` redirects.
 /// - 307 and 308 keep method and body. 303, and 301 and 302 after a POST, go on as GET without a body.
 /// - Once a redirect leaves the origin (scheme, host, port), only fields that cannot hold a credential are sent, also
-///   if a later one leads back.
+///   if a later one leads back. Of the referrer, that is its origin, as with browsers.
 /// - To another origin is refused where the request says so.
 /// - From https to http is refused: it would show the request to everybody on the way.
 struct RedirectChain: Sendable {
@@ -139,7 +139,7 @@ struct RedirectChain: Sendable {
                     + "that one in the settings, if it is the right one")
         }
         followed += 1
-        if !target.isSameOrigin(as: url) { removeCredentials() }
+        if !target.isSameOrigin(as: url) { removeCredentials(for: target) }
         if response.status == 303 && request.method != "HEAD"
             || response.status <= 302 && request.method == "POST"
         {
@@ -161,9 +161,22 @@ struct RedirectChain: Sendable {
 
     // A service's own fields (X-…-Token) carry credentials too, so that a list of what may go is the safe one. Without its
     // range, a request would be for all of what may be a film.
-    private mutating func removeCredentials() {
+    private mutating func removeCredentials(for target: HTTPURL) {
         let harmless = ["Accept", "Accept-Language", "Content-Type", "Range", "SOAPAction", "User-Agent"]
-        request.headers.removeAll { header in !harmless.contains { header.isNamed($0) } }
+        request.headers = request.headers.compactMap { header in
+            if header.isNamed("Referer") { return Self.origin(ofReferrer: header, for: target) }
+            return harmless.contains { header.isNamed($0) } ? header : nil
+        }
+    }
+
+    /// Nil for a referrer that is no URL, and from https to http.
+    private static func origin(ofReferrer header: HTTPHeader, for target: HTTPURL) -> HTTPHeader? {
+        var referrer = URIReference(header.value)
+        guard referrer.isHTTP, referrer.scheme?.lowercased() == "http" || target.scheme == "https",
+            let host = referrer.authority?.split(separator: "@", omittingEmptySubsequences: false).last, !host.isEmpty
+        else { return nil }
+        (referrer.authority, referrer.path, referrer.query, referrer.fragment) = (String(host), "/", nil, nil)
+        return HTTPHeader(name: header.name, value: referrer.text)
     }
 
     private mutating func becomeGet() {

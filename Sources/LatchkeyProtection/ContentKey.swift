@@ -48,6 +48,15 @@ public final class ContentKey: Sendable {
         try body(UnsafeRawBufferPointer(start: slot.bytes.baseAddress, count: Self.size))
     }
 
+    /// Removes a line end behind 16 bytes, because some servers keep their keys as lines of text. All other bytes stay as they
+    /// are. No copy is made.
+    package static func removeLineEnd(behind bytes: inout [UInt8]) {
+        let isLine = bytes.count == size + 1 && bytes[size] == UInt8(ascii: "\n")
+        let isLineOfWindows =
+            bytes.count == size + 2 && bytes[size] == UInt8(ascii: "\r") && bytes[size + 1] == UInt8(ascii: "\n")
+        if isLine || isLineOfWindows { bytes.removeLast(bytes.count - size) }
+    }
+
     /// Compares without an early exit, so that the time tells nothing of the bytes.
     public static func == (left: ContentKey, right: ContentKey) -> Bool {
         guard left.initializationVector == right.initializationVector else { return false }

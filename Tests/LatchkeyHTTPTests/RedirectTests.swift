@@ -109,6 +109,21 @@ struct RedirectTests {
         #expect(!chain.request.headers.contains { $0.isNamed("Authorization") })
     }
 
+    /// Some servers refuse media without it, also behind a redirect.
+    @Test(arguments: [
+        ("http://me:s3cret@one.example:81/a/b?token=s3cret#s3cret", "http://two.example/", "http://one.example:81/"),
+        ("http://one.example", "https://two.example/", "http://one.example/"),
+        ("https://one.example/a", "https://two.example/", "https://one.example/"),
+        ("https://one.example/a", "http://two.example/", nil), ("http://one.example/a", "/c", "http://one.example/a"),
+        ("s3cret", "http://two.example/", nil), ("http://me@/", "http://two.example/", nil),
+    ])
+    func theOriginOfTheReferrerGoesAlong(referrer: String, location: String, left: String?) throws {
+        let fields = credentials + [HTTPHeader(name: "referer", value: referrer)]
+        var chain = try RedirectChain(HTTPRequest(url: "http://one.example/", headers: fields))
+        let isFollowed = try chain.follow(redirect(302, location))
+        #expect(isFollowed && chain.request.headers.first { $0.isNamed("Referer") }?.value == left)
+    }
+
     @Test func aWayBackBringsNoCredentialsBack() throws {
         var chain = try RedirectChain(
             HTTPRequest(url: "http://me:pw@one.example/", headers: credentials))

@@ -516,6 +516,19 @@ struct ManifestDownloadTests {
         #expect(await use.fetcher.store.opened(sealed, from: base + "k2") == nil)
     }
 
+    @Test func aLineEndBehindAKeyIsNotKept() async throws {
+        var files = encrypted(["k1", "k2"])
+        (files[base + "k1"], files[base + "k2"]) = (key + Array("\n".utf8), key + Array("\r\n".utf8))
+        let test = TestCache(TestOrigin(files))
+        let item = test.cache.item(base + "a.m3u8", format: .hls)
+        await item.download()
+        #expect(item.progress.isReadyToPlay && item.progress.warning == nil)
+        let (use, _) = await item.operations.openForPlaying()
+        let kept = await use.fetcher.store.keptKeys()
+        #expect(Set(kept.keys) == [base + "k1", base + "k2"])
+        for (url, sealed) in kept { #expect(await use.fetcher.store.opened(sealed, from: url) == key) }
+    }
+
     @Test func aKeyThatCannotBeKeptIsNamedAndTheItemIsNotReady() async throws {
         var files = encrypted(["k1", "k2"])
         files[base + "k1"] = key

@@ -24,6 +24,18 @@ import Testing
     }
 
     @Test(arguments: [
+        (16, "\n", 16), (16, "\r\n", 16), (16, "", 16), (16, "\n\n", 18), (16, "\r", 17), (15, "\n", 16),
+        (17, "\n", 18), (0, "", 0),
+        (32, "\n", 33),
+    ])
+    func aLineEndBehindAKeyIsTakenOff(count: Int, rest: String, left: Int) {
+        var bytes = [UInt8](repeating: 0x0A, count: count) + Array(rest.utf8)
+        let answer = bytes
+        ContentKey.removeLineEnd(behind: &bytes)
+        #expect(bytes == Array(answer.prefix(left)))
+    }
+
+    @Test(arguments: [
         "0011223344556677-8899aabbccddee", "zz112233445566778899aabbccddeeff", "00112233445566778899aabbccddeef",
     ])
     func textThatIsNoKey(text: String) {

@@ -74,6 +74,16 @@ public struct TypeFindSource: ~Copyable {
         // SAFETY: a peek that works gives `count` bytes.
         return Array(UnsafeBufferPointer(start: bytes, count: count))
     }
+
+    /// The first `count` bytes of the file or, if not all of them are there, a half of them, a quarter, and so on. Nil below 64.
+    package func start(_ count: Int) -> [UInt8]? {
+        var count = count
+        while count >= 64 {
+            if let start = bytes(at: 0, count: count) { return start }
+            count /= 2
+        }
+        return nil
+    }
 }
 
 private final class TypeFinderBox: Sendable {

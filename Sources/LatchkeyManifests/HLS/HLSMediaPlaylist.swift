@@ -285,13 +285,9 @@ private struct Reader {
         if let holding, holding.method == .aes128 {
             let isPart = isOfKeyFrames && map.byteRange != nil
             if !isPart { map.byteRange = map.byteRange?.wholeBlocks }
-            guard let vector = holding.initializationVector else {
-                if holding.keyFormat != HLSKeyFormat.identity.name {
-                    map.decryption = HLSSegmentDecryption(key: holding, initializationVector: nil, isPart: isPart)
-                    return map
-                }
-                throw .malformed("EXT-X-MAP under an AES-128 key without an IV")
-            }
+            // RFC 8216, 4.3.2.5 demands an IV; without one, players take zeros. With the number of a segment in the place of these,
+            // only the last bytes of the first block would differ: the version of a brand.
+            let vector = holding.initializationVector(forSegment: 0)
             map.decryption = HLSSegmentDecryption(key: holding, initializationVector: vector, isPart: isPart)
         }
         return map

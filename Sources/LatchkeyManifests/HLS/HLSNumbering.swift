@@ -25,6 +25,8 @@ struct HLSNumbering: Sendable {
         var tail: [Kept] = []
         /// The first new segment has no tag of its own that says that it is one.
         var needsDiscontinuity = false
+        /// Segments have other numbers than at the origin, which is asked for none then.
+        var isNumberedAnew = false
     }
 
     /// The stock demuxer plays on from one of the last, as it keeps some distance from the end.
@@ -102,6 +104,7 @@ struct HLSNumbering: Sendable {
         guard offset != 0 || discontinuityOffset != 0, let first = media.segments.first else { return nil }
         var front = Front(mediaSequence: media.mediaSequence &+ offset, tail: tail)
         front.discontinuitySequence = media.discontinuity &+ discontinuityOffset
+        front.isNumberedAnew = offset != 0
         if let oldest = tail.first {
             front.mediaSequence = first.sequence &+ offset &- UInt64(tail.count)
             front.discontinuitySequence = oldest.discontinuity

@@ -37,7 +37,7 @@ struct HLSPlan {
         let isLong = media.isEnded && media.segments.count > rewriter.relayLimit
         relaysSegments = rewriter.relaysSegments && !isLong || rewriter.relaysClearPlaylists
         relaysFiles = rewriter.relaysFiles
-        var kindsByExtension = KindGuess(known: rewriter.segmentKind)
+        var kindsByExtension = KindGuess(known: rewriter.segmentKind, isLive: !media.isEnded)
         kinds = media.segments.map { kindsByExtension.kind(of: $0) }
         if rewriter.isEnveloped == true {
             isRewritten = true
@@ -64,7 +64,7 @@ struct HLSPlan {
             }
             return
         }
-        if needsFronts { segmentToInspect = kindsByExtension.unknown }
+        if needsFronts { segmentToInspect = kindsByExtension.unknown.first }
 
         // A run of clear segments speaks in the terms of the key before it, or of the first one behind it.
         let first = media.segments.first { $0.sampleKey != nil }?.sampleKey
@@ -151,25 +151,36 @@ extension HLSSegmentKind {
 
 /// Finds out what segments are; the answer for a file name extension is found once.
 private struct KindGuess {
-    let known: HLSSegmentKind?
-    /// The first segment that nothing tells of, and whose first bytes can tell.
-    var unknown: String?
+    /// A live presentation is joined three target durations from its end (RFC 8216, 6.3.3), and the first segments of its playlist
+    /// may be gone by then.
+    private static let liveCount = 3
 
-    init(known: HLSSegmentKind?) { self.known = known }
+    private let known: HLSSegmentKind?
+    private let isLive: Bool
+    /// Segments that nothing tells of, and whose first bytes can tell: the first one, or the last ones of a live playlist.
+    private(set) var unknown: [String] = []
+
+    init(known: HLSSegmentKind?, isLive: Bool) { (self.known, self.isLive) = (known, isLive) }
 
     mutating func kind(of segment: HLSMediaPlaylist.Segment) -> HLSSegmentKind {
         if segment.map != nil { return .fragmentedMP4 }
         if let known { return known }
         guard let url = segment.url else { return .transportStream }
         if let kind = HLSSegmentKind(url: url) { return kind }
-        if segment.key?.method != .aes128 { unknown = unknown ?? url }
+        if segment.key?.method != .aes128 { note(url) }
         return .transportStream
+    }
+
+    private mutating func note(_ url: String) {
+        if isLive, unknown.count == Self.liveCount { unknown.removeFirst() }
+        if isLive || unknown.isEmpty { unknown.append(url) }
     }
 }
 
 extension HLSPlan {
     /// Writes the lines of `media` as planned.
     func write(_ media: HLSMediaPlaylist, to output: inout HLSOutput) throws(FormatError) {
+        output.hasLostParts = losesParts(of: media)
         // The map that the lines written so far leave in force.
         var front: HLSShared<HLSFront>?
         var isNumbered = self.front == nil
@@ -192,6 +203,14 @@ extension HLSPlan {
         }
         for line in media.lines[(media.segments.last?.lines.upperBound ?? 0)...] {
             try write(line, nil, placements.last, isLast: false, to: &output)
+        }
+    }
+
+    /// Whether a live playlist has no parts any more, as its segments are served whole.
+    private func losesParts(of media: HLSMediaPlaylist) -> Bool {
+        guard !media.isEnded, placements.contains(where: { $0.delivery.isServed }) else { return false }
+        return !zip(media.segments, placements).contains { segment, placement in
+            !placement.delivery.isServed && media.lines[segment.lines].contains { $0.isPart }
         }
     }
 
@@ -304,6 +323,17 @@ extension HLSPlan {
             guard placement?.delivery.isServed != true else { return }
             output.lastPart = (try? HLSAttributeList(parsing: value))?["URI"].map { output.absolute($0) }
             try output.writeAbsolute(line, tag: name, value: value, names: ["URI"])
+        case "EXT-X-PART-INF":
+            if !output.hasLostParts { try output.write(line) }
+        case "EXT-X-SERVER-CONTROL":
+            var gone: Set<String> = []
+            // The stock demuxer begins so close to the end also if there are no parts.
+            if output.hasLostParts { gone.insert("PART-HOLD-BACK") }
+            // Without a number, the origin answers at once, and the stock demuxer would ask again at once.
+            if front?.isNumberedAnew == true { gone.insert("CAN-BLOCK-RELOAD") }
+            guard !gone.isEmpty, var list = try? HLSAttributeList(parsing: value) else { return try output.write(line) }
+            list.attributes.removeAll { gone.contains($0.name) }
+            if !list.attributes.isEmpty { try output.write("#\(name):\(list.text)", ending: line.ending) }
         case "EXT-X-PRELOAD-HINT":
             // A hint at what will have another URL would be fetched in vain.
             let isMap = (try? HLSAttributeList(parsing: value))?["TYPE"] == "MAP"
@@ -344,6 +374,8 @@ extension HLSLine {
         case .blank, .comment: false
         }
     }
+
+    fileprivate var isPart: Bool { if case .tag("EXT-X-PART", _) = content { true } else { false } }
 
     /// Whether this is a line of a segment, where a map has to stand in front.
     fileprivate var startsSegment: Bool {

@@ -109,6 +109,30 @@ public struct HLSPlaylist: Hashable, Sendable {
     }
 }
 
+extension HLSPlaylist {
+    /// How many bytes `isKeyed(start:)` and `blocksReload(start:)` want to see.
+    public static let recognitionSize = 4096
+
+    /// Whether the first bytes of a playlist say that its server waits with the next version until there is something new in it
+    /// (`CAN-BLOCK-RELOAD`; draft-pantos-hls-rfc8216bis, 4.4.3.8).
+    public static func blocksReload(start: [UInt8]) -> Bool {
+        start.prefix(recognitionSize).split(separator: UInt8(ascii: "\n")).contains { line in
+            line.starts(with: "#EXT-X-SERVER-CONTROL:".utf8) && line.firstRange(of: "CAN-BLOCK-RELOAD=YES".utf8) != nil
+        }
+    }
+
+    /// Whether the first bytes of a file are those of a playlist with keys: one of their lines is an `EXT-X-SESSION-KEY` or an
+    /// `EXT-X-KEY`. Playlists of other kinds begin with `#EXTM3U` too, and have no such lines. The bytes may end anywhere behind
+    /// the name of the tag.
+    public static func isKeyed(start: [UInt8]) -> Bool {
+        let start = start.prefix(recognitionSize)
+        guard start.starts(with: "#EXTM3U".utf8) else { return false }
+        return start.split(separator: UInt8(ascii: "\n")).contains { line in
+            ["#EXT-X-SESSION-KEY:", "#EXT-X-KEY:"].contains { line.starts(with: $0.utf8) }
+        }
+    }
+}
+
 /// One line of a playlist (RFC 8216, 4.1). A value that shares its text with the playlist.
 public struct HLSLine: Hashable, Sendable {
     /// What a line is (RFC 8216, 4.1).

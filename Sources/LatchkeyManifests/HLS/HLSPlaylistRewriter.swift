@@ -493,6 +493,8 @@ struct HLSOutput {
     var lastSegment: (url: String, part: String?)?
     /// The last part since then.
     var lastPart: String?
+    /// The origin's playlist may have parts, and this one has none.
+    var hasLostParts = false
     var result: HLSRewriting
 
     init(kind: HLSPlaylist.Kind, base: URIBase, memoryLimit: Int, route: @escaping (HLSResource) -> String) {

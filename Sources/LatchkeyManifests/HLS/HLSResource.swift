@@ -75,6 +75,12 @@ public struct HLSInitSegment: Hashable, Sendable {
         self.decryption = decryption
         self.protection = protection
     }
+
+    /// Whether the resource is clear although it is to be encrypted as a whole: some packagers leave it so. Of what is encrypted,
+    /// one in 600 million begins as these bytes have to.
+    package func isClear(_ bytes: [UInt8]) -> Bool {
+        byteRange == nil && HLSSegmentKind(firstBytes: bytes) == .fragmentedMP4
+    }
 }
 
 /// A segment, or a part of one, that is encrypted as a whole.

@@ -3,6 +3,7 @@
 import LatchkeyContainers
 import LatchkeyHTTP
 import LatchkeyKeySession
+import LatchkeyProtection
 import Synchronization
 
 /// Gives the blocks of one item's resources: from disk, or from the origin, and then they are on disk.
@@ -188,12 +189,13 @@ actor ItemFetcher {
         request.maximumResponseSize = 4096
         request.cookies = cookies
         request.toleratesCompression = true
-        let response: HTTPResponse
+        var response: HTTPResponse
         do throws(HTTPError) {
             response = try await transport.send(request)
         } catch {
             throw CacheError(error)
         }
+        ContentKey.removeLineEnd(behind: &response.body)
         if (200..<300).contains(response.status), response.body.count == KeySeal.keySize { return response.body }
         let error = CacheError.serverError(response.status, at: url)
         if error.isTemporary { throw error }

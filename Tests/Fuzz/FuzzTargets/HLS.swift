@@ -9,6 +9,7 @@ extension FuzzTarget {
 
     static let hls: [FuzzTarget] = [
         FuzzTarget("hls-playlist") { bytes in
+            _ = (HLSPlaylist.isKeyed(start: bytes), HLSPlaylist.blocksReload(start: bytes))
             guard let playlist = try? HLSPlaylist(bytes) else { return }
             let written = playlist.serialized()
             promise((try? HLSPlaylist(written))?.serialized() == written, "what is written reads the same")

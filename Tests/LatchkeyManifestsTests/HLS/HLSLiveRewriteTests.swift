@@ -102,6 +102,45 @@ import Testing
         }
     }
 
+    /// One that playback begins with. The first ones may be gone.
+    @Test(arguments: [(1, "0"), (2, "0"), (3, "0"), (4, "1"), (9, "6")])
+    func aLateSegmentIsLookedAtForItsKind(count: Int, name: String) throws {
+        let segments = (0..<count).map { "#EXTINF:4,\n\($0)\n" }.joined()
+        let text = "#EXTM3U\n#EXT-X-KEY:METHOD=SAMPLE-AES,URI=\"k\"\n\(segments)"
+        var rewriter = HLSPlaylistRewriter(keyFormats: [.identity])
+        #expect(
+            try rewriter.rewrite(text, routes: TestRoutes()).result.segmentToInspect == "https://cdn.example/p/\(name)")
+        rewriter = HLSPlaylistRewriter(keyFormats: [.identity])
+        let ended = try rewriter.rewrite(text + "#EXT-X-ENDLIST\n", routes: TestRoutes()).result
+        #expect(ended.segmentToInspect == "https://cdn.example/p/0")
+    }
+
+    /// Segments that are decrypted here have no parts. The stock demuxer would begin PART-HOLD-BACK in front of the end all the same.
+    @Test func whatSaysThatThereArePartsGoesWithThem() throws {
+        let part = "#EXT-X-PART:DURATION=1,URI=\"p.ts\"\n"
+        let segment = "#EXTINF:4,\ns.ts\n"
+        func head(_ lines: String, control: String = "CAN-BLOCK-RELOAD=YES,PART-HOLD-BACK=3,HOLD-BACK=12") throws
+            -> String
+        {
+            var rewriter = HLSPlaylistRewriter(keyFormats: [.identity])
+            let head = "#EXTM3U\n#EXT-X-SERVER-CONTROL:\(control)\n#EXT-X-PART-INF:PART-TARGET=1\n"
+            let text = try rewriter.rewrite(head + lines, routes: TestRoutes()).text
+            return text.split(separator: "\n").filter { $0.contains("CONTROL") || $0.contains("PART-INF") }.joined(
+                separator: "|")
+        }
+        func key(_ method: String) -> String { "#EXT-X-KEY:METHOD=\(method),URI=\"k\"\n" }
+        let kept =
+            "#EXT-X-SERVER-CONTROL:CAN-BLOCK-RELOAD=YES,PART-HOLD-BACK=3,HOLD-BACK=12|#EXT-X-PART-INF:PART-TARGET=1"
+        let left = "#EXT-X-SERVER-CONTROL:CAN-BLOCK-RELOAD=YES,HOLD-BACK=12"
+        #expect(try head(key("AES-128") + part + segment + part) == left)
+        #expect(try head(segment + key("AES-128") + part + segment) == left)
+        #expect(try head(key("AES-128") + part, control: "PART-HOLD-BACK=3").isEmpty)
+        // Some are left.
+        #expect(try head(part + segment + key("AES-128") + part + segment) == kept)
+        #expect(try head(key("SAMPLE-AES") + part + segment + part) == kept)
+        #expect(try head(part + segment) == kept)
+    }
+
     @Test(arguments: Channel.Kind.allCases, [false, true])
     func hoursOfRefreshes(kind: Channel.Kind, hasDeltas: Bool) throws {
         var generator = SeededGenerator(seed: 7)
@@ -261,6 +300,22 @@ import Testing
         #expect(found.map { $0.result.keys.map(\.segments) } == [[100...103], [104...104], [104...105], [105...106]])
         // What is served for the last ones of before goes on to be.
         #expect(found[1].result.resources.count == 4)
+    }
+
+    /// The origin is asked for no number of those that the stock demuxer knows, and so answers at once.
+    @Test func nothingIsWaitedForBehindANewStart() throws {
+        func control(_ number: Int, _ names: String...) -> String {
+            "#EXT-X-SERVER-CONTROL:CAN-BLOCK-RELOAD=YES,HOLD-BACK=3\n#EXT-X-MEDIA-SEQUENCE:\(number)\n"
+                + names.map { segments($0) }.joined()
+        }
+        let found = try versions([
+            control(100, "a", "b"), control(101, "b", "c"), control(0, "d"), control(1, "e", "f"),
+        ])
+        let (blocks, doesNot) = ("CAN-BLOCK-RELOAD=YES,HOLD-BACK=3", "HOLD-BACK=3")
+        #expect(
+            found.compactMap { $0.lines.first { $0.contains("CONTROL") } }
+                == [blocks, blocks, doesNot, doesNot].map { "#EXT-X-SERVER-CONTROL:\($0)" })
+        #expect(found.map(\.result.isNumberedAnew) == [false, false, true, true])
     }
 
     /// By less than the window, so that old and new numbers overlap; also if the window has grown meanwhile.

@@ -491,12 +491,29 @@ import Testing
         #expect(section.decryption?.initializationVector == InitializationVector(high: 0, low: 7))
     }
 
-    @Test func aMapUnderAKeyWithoutAnIVIsRefused() {
-        #expect {
-            try rewritten("#EXT-X-KEY:METHOD=AES-128,URI=\"k\"\n#EXT-X-MAP:URI=\"i.mp4\"\n#EXTINF:4,\na.m4s")
-        } throws: {
-            ($0 as? FormatError)?.reason.contains("line 4: EXT-X-MAP under an AES-128 key without an IV") == true
+    /// Which RFC 8216 demands.
+    @Test func aMapUnderAKeyWithoutAnIVHasZeros() throws {
+        let lines = "#EXT-X-KEY:METHOD=AES-128,URI=\"k\"\n#EXT-X-MAP:URI=\"i.mp4\"\n#EXTINF:4,\na.m4s"
+        let key = HLSKey(method: .aes128, uri: "\(root)/k")
+        func decryption(_ number: UInt64) -> HLSSegmentDecryption {
+            HLSSegmentDecryption(key: key, initializationVector: InitializationVector(high: 0, low: number))
         }
+        let section = HLSInitSegment(url: "\(root)/i.mp4", decryption: decryption(0), protection: .unchanged)
+        #expect(
+            try rewritten("#EXT-X-MEDIA-SEQUENCE:7\n\(lines)").result.resources == [
+                .initSegment(section), .segment(HLSEncryptedSegment(url: "\(root)/a.m4s", decryption: decryption(7))),
+            ])
+    }
+
+    @Test func aMapThatIsClearAllTheSameIsKnownByItsBytes() {
+        let clear: [UInt8] = [0, 0, 0, 8] + Array("ftyp".utf8) + [0, 0, 0, 8] + Array("moov".utf8)
+        var section = HLSInitSegment(url: "u", protection: .unchanged)
+        #expect(section.isClear(clear))
+        for other in [[], Array("WEBVTT".utf8), [UInt8](repeating: 7, count: 32), Array(clear.dropFirst())] {
+            #expect(!section.isClear(other))
+        }
+        section.byteRange = HLSByteRange(offset: 0, length: 16)
+        #expect(!section.isClear(clear))
     }
 
     @Test func wholeSegmentsBesideSamplesAreDecryptedHere() throws {

@@ -41,6 +41,30 @@ import Testing
         } throws: { ($0 as? FormatError)?.isSameKind(as: .malformed("")) == true }
     }
 
+    @Test(arguments: [
+        ("#EXTM3U\n#EXT-X-VERSION:6\n# a\n\n#EXT-X-SESSION-KEY:METHOD", true), ("#EXTM3U\r\n#EXT-X-KEY:", true),
+        ("#EXTM3U x\n#EXT-X-KEY:METHOD=NONE\n", true), ("#EXTM3U\n#EXT-X-KEY", false),
+        ("#EXTM3U\n#EXT-X-SESSION-DATA:A=1\n#EXT-X-STREAM-INF:A=1\nv\n", false), ("", false),
+        ("#EXTM3U\n#EXTINF:1,#EXT-X-KEY:\n/music/a.mp3\n", false), ("#EXT-X-KEY:METHOD=NONE\n", false),
+        ("#EXTM3U\n#\(String(repeating: "a", count: 5000))\n#EXT-X-KEY:", false),
+    ])
+    func theStartOfAPlaylistWithKeysIsRecognized(text: String, isKeyed: Bool) {
+        #expect(HLSPlaylist.isKeyed(start: Array(text.utf8)) == isKeyed)
+    }
+
+    @Test(arguments: [
+        (
+            "#EXTM3U\n#EXT-X-VERSION:9\r\n#EXT-X-SERVER-CONTROL:PART-HOLD-BACK=1,CAN-BLOCK-RELOAD=YES\r\n#EXTINF:1,\na",
+            true
+        ),
+        ("#EXTM3U\n#EXT-X-SERVER-CONTROL:CAN-SKIP-UNTIL=24\n", false), ("#EXTM3U\n# CAN-BLOCK-RELOAD=YES\n", false),
+        ("", false),
+        ("#EXTM3U\n#EXT-X-SERVER-CONTROL:CAN-BLOCK-RELOAD=YE", false),
+    ])
+    func serversThatWaitSaySo(text: String, blocks: Bool) {
+        #expect(HLSPlaylist.blocksReload(start: Array(text.utf8)) == blocks)
+    }
+
     @Test func bytesThatAreNotUTF8() {
         #expect(throws: FormatError.malformed("a playlist that is not UTF-8")) {
             try HLSPlaylist(Array("#EXTM3U\n".utf8) + [0xC3, 0x28])

@@ -787,5 +787,5 @@ public enum AdaptiveDemuxerFactory {
     }
 
     /// What makes players plug them where GStreamer does not know the manifest.
-    public static let types = [DASHDemuxer.manifestType]
+    public static let types = [DASHDemuxer.manifestType, HLSDemuxer.playlistType]
 }

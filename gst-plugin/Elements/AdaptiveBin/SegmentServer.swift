@@ -328,15 +328,16 @@ final class PresentationServers: Sendable {
     }
 
     /// The URL of a path, which is always the same one. `origin`: scheme, host and port that its content comes from; nil:
-    /// from none that it would have to wait for.
-    func url(_ path: String, from origin: String?) -> String {
-        guard let origin else { return servers[0].url(path) }
+    /// from none that it would have to wait for. `isApart`: over other connections than the rest from there.
+    func url(_ path: String, from origin: String?, isApart: Bool = false) -> String {
+        guard let origin else { return servers[isApart ? servers.count / 2 : 0].url(path) }
         let place = origins.withLock { origins in
             if let place = origins.firstIndex(of: origin) { return place }
             if origins.count < Self.originLimit { origins.append(origin) }
             return origins.count - 1
         }
-        return servers[firstOfOrigins + place % (servers.count - firstOfOrigins)].url(path)
+        let count = servers.count - firstOfOrigins
+        return servers[firstOfOrigins + (place + (isApart ? count / 2 : 0)) % count].url(path)
     }
 
     /// The path in a URL of one of them; nil in any other.

@@ -175,11 +175,6 @@ extension DASHDemuxer {
         name: "latchkey-dash", rank: Rank(Rank.primary.value + 10), extensions: ["mpd"], caps: "application/dash+xml"
     ) { source in
         // What is there of the file: a server's first bytes, or all of a short manifest.
-        var count = DASHManifest.recognitionSize
-        while count >= 64 {
-            if let bytes = source.bytes(at: 0, count: count) { return DASHManifest.isManifest(start: bytes) }
-            count /= 2
-        }
-        return false
+        source.start(DASHManifest.recognitionSize).map { DASHManifest.isManifest(start: $0) } ?? false
     }
 }

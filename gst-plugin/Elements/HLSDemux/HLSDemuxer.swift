@@ -66,10 +66,11 @@ final class HLSDemuxer: AdaptiveBin, @unchecked Sendable {
         return rewritten
     }
 
-    /// The stock demuxer starts with the first variant, unless it was told a speed.
-    override func willHandOn() {
-        guard child?.pointer.property("connection-bitrate") == .uint(0) else { return }
-        run?.presentation.prepareFirstVariant()
+    override func willHandOn() { if beginsWithFirstVariant { run?.presentation.prepareFirstVariant() } }
+
+    /// The stock demuxer does, unless it was told a speed or, from 1.24 on, a bit rate to begin with.
+    var beginsWithFirstVariant: Bool {
+        ["connection-bitrate", "start-bitrate"].allSatisfy { child?.pointer.property($0) == .uint(0) }
     }
 
     override func needs(_ keyIDs: [KeyID], of session: KeySession, at position: Double) -> Bool {
@@ -238,6 +239,17 @@ extension HLSDemuxer {
         ],
         implementation: HLSDemuxer.self)
 
+    /// GStreamer's own finder takes a playlist for plain text if keys stand in front of all that it knows a playlist by, and that
+    /// is not in the first 4096 bytes, or in those that have come.
+    static let playlistType = TypeFinder(
+        name: "latchkey-hls", rank: Rank(Rank.primary.value + 10), extensions: ["m3u8", "m3u"],
+        caps: "application/x-hls"
+    ) { source in
+        // Most files are none.
+        guard source.bytes(at: 0, count: 7).map({ $0.elementsEqual("#EXTM3U".utf8) }) == true else { return false }
+        return source.start(HLSPlaylist.recognitionSize).map { HLSPlaylist.isKeyed(start: $0) } ?? false
+    }
+
     private var keyFormats: String? {
         get { monitor.withLock { settings.keyFormats } }
         set { monitor.withLock { settings.keyFormats = newValue?.isEmpty == true ? nil : newValue } }
@@ -306,6 +318,18 @@ package struct HLSSettings: Sendable {
 extension HLSPresentation {
     /// Whether a playlist that was read names a key for an init segment.
     var hasProtectedInitSegments: Bool { state.withLock { $0.hasProtectedInitSegments } }
+
+    /// A text of the stock demuxer, with the origin's URL in place of each URL of the loopback servers: that one is a
+    /// secret of this process, and of no use outside it. `isForPeople`: without queries, where tokens are. What has no URL of
+    /// its own, as a note, gets the presentation's.
+    func withOriginURLs(_ text: String, isForPeople: Bool) -> String {
+        let (servers, home) = state.withLock { ($0.servers, $0.home) }
+        guard let servers else { return text }
+        return servers.replacingURLs(in: text, isForPeople: isForPeople) { path, query in
+            let url = table.resource(String(path.prefix { $0 != "." }))?.originURL ?? home
+            return query.map { HLSDeliveryDirectives.forwarding(String($0), to: url) } ?? url
+        }
+    }
 }
 
 extension HLSResource {

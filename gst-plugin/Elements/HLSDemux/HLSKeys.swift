@@ -436,6 +436,7 @@ final class IdentityKeyLoader: ResourceLoader {
             }
             do throws(HLSFailure) {
                 var bytes = try await bytes(at: uri, of: origin)
+                ContentKey.removeLineEnd(behind: &bytes)
                 let count = bytes.count
                 let key = ContentKey(bytes)
                 wipe(&bytes)

@@ -265,9 +265,13 @@ final class HLSPresentation: Sendable {
         state.withLock { $0.servers }.map { self.address(of: resource, at: $0) } ?? "http://127.0.0.1:9/"
     }
 
-    /// `base`: what the references of a playlist count from. With them, the text of a long playlist is a third as long.
-    private func address(of resource: HLSResource, at servers: PresentationServers, from base: String = "") -> String {
-        let url = servers.url(table.name(of: resource) + resource.suffix, from: resource.mediaOrigin)
+    /// `base`: what the references of a playlist count from. With them, the text of a long playlist is a third as long. `isApart`:
+    /// the playlists of the origin are waited for, and the stock demuxer has two connections to each server.
+    private func address(
+        of resource: HLSResource, at servers: PresentationServers, from base: String = "", isApart: Bool = false
+    ) -> String {
+        let name = table.name(of: resource) + resource.suffix
+        let url = servers.url(name, from: resource.mediaOrigin, isApart: isApart && !resource.isPlaylist)
         guard !base.isEmpty, !resource.isPlaylist, url.hasPrefix(base) else { return url }
         return String(Substring(url.utf8.dropFirst(base.utf8.count)))
     }
@@ -295,6 +299,7 @@ final class HLSPresentation: Sendable {
         let (table, hasCookies, isLocal) = (table, origin.cookies.hasBeenUsed, origin.isLocal)
         // A media playlist comes from a loopback server, also the first one: a master playlist of our own leads to it.
         let base = servers?.url("", from: URIReference(name).origin) ?? ""
+        let isApart = HLSPlaylist.blocksReload(start: bytes)
         let (rewriting, wanted) = try turn.withLock { _ throws(HLSFailure) -> (HLSRewriting, [HLSKey]?) in
             var rewriter = state.withLock { state -> HLSPlaylistRewriter in
                 var rewriter =
@@ -324,7 +329,7 @@ final class HLSPresentation: Sendable {
             let rewriting: HLSRewriting
             do throws(FormatError) {
                 rewriting = try rewriter.rewrite(bytes, from: url, as: name, keptIn: table) { resource in
-                    servers.map { self.address(of: resource, at: $0, from: base) } ?? ""
+                    servers.map { self.address(of: resource, at: $0, from: base, isApart: isApart) } ?? ""
                 }
             } catch {
                 throw .format(error)
@@ -703,17 +708,25 @@ extension HLSPresentation {
         state.withLock { ($0.provenKey, $0.doubt) = (key, nil) }
     }
 
-    /// The segment as the origin has it: its bytes, or a stream of them.
+    /// The segment as the origin has it: its bytes, or a stream of them. `isExact`: nothing behind its byte range.
     private func encrypted(
-        _ segment: HLSEncryptedSegment, _ request: LoopbackRequest
+        _ segment: HLSEncryptedSegment, _ request: LoopbackRequest, isExact: Bool = false
     ) async throws(HLSFailure) -> LoopbackResponse {
         var request = request
         request.headers.removeAll { $0.name.lowercased() == "range" }
-        let range = segment.decryption.encryptedRange(segment.byteRange)
+        let range = isExact ? segment.byteRange : segment.decryption.encryptedRange(segment.byteRange)
         if let range { request.headers.append(HTTPHeader(name: "Range", value: range.httpRange)) }
-        guard var response = try await segmentThatMayBeAbsent(segment.url, request, isEncrypted: true) else {
-            return LoopbackResponse(status: 204)
+        let answer: LoopbackResponse?
+        do throws(HLSFailure) {
+            answer = try await segmentThatMayBeAbsent(segment.url, request, isEncrypted: true)
+        } catch {
+            // Some servers have none of a range that ends behind the file, as that of the last segment may.
+            guard case .status(416) = error.cause, range != segment.byteRange, !segment.decryption.isPart else {
+                throw error
+            }
+            return try await encrypted(segment, request, isExact: true)
         }
+        guard var response = answer else { return LoopbackResponse(status: 204) }
         // A server without ranges sends all.
         if let range, response.status == 200, response.stream == nil {
             let needed = segment.decryption.isPart ? nil : segment.byteRange
@@ -748,7 +761,7 @@ extension HLSPresentation {
         let range = segment.decryption.map { $0.encryptedRange(segment.byteRange) } ?? segment.byteRange
         let needed = segment.decryption?.isPart == false ? segment.byteRange : nil
         var bytes = try await origin.bytes(.initSegment, segment.url, for: request, range: range, needing: needed)
-        if let decryption = segment.decryption {
+        if let decryption = segment.decryption, !segment.isClear(bytes) {
             let opened = try await opening(for: decryption, of: "init segment", at: segment.url, segment.byteRange)
             do throws(DecryptionError) {
                 bytes = try opened.decrypt(whole: bytes)
@@ -777,17 +790,5 @@ extension HLSPresentation {
             keyID: note.key.map { keys.keyID(of: $0) }, initializationVector: note.initializationVector)
         let bytes = note.kind == .packedAudio ? segmentKey.id3Tag() : segmentKey.transportStreamPackets()
         return LoopbackResponse(body: bytes)
-    }
-
-    /// A text of the stock demuxer, with the origin's URL in place of each URL of the loopback servers: that one is a
-    /// secret of this process, and of no use outside it. `isForPeople`: without queries, where tokens are. What has no URL of
-    /// its own, as a note, gets the presentation's.
-    func withOriginURLs(_ text: String, isForPeople: Bool) -> String {
-        let (servers, home) = state.withLock { ($0.servers, $0.home) }
-        guard let servers else { return text }
-        return servers.replacingURLs(in: text, isForPeople: isForPeople) { path, query in
-            let url = table.resource(String(path.prefix { $0 != "." }))?.originURL ?? home
-            return query.map { HLSDeliveryDirectives.forwarding(String($0), to: url) } ?? url
-        }
     }
 }

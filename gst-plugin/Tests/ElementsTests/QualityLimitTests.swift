@@ -93,6 +93,22 @@ extension ElementTests {
             #expect(element.property("connection-speed") == .uint(800))
         }
 
+        /// Its playlist is fetched ahead, and no other one would be of use.
+        @Test(arguments: ["connection-speed", "connection-bitrate", "start-bitrate"])
+        func theFirstVariantBeginsUnlessARateIsSet(name: String) throws {
+            let element = try #require(gst_element_factory_make("latchkeyhlsdemux", nil))
+            gst_object_ref_sink(element)
+            defer { gst_object_unref(element) }
+            let bin = try #require(HLSDemuxer.implementation(of: element))
+            #expect(bin.beginsWithFirstVariant)
+            element.setProperty("max-bitrate", .uint(900))
+            #expect(bin.beginsWithFirstVariant)
+            element.setProperty(name, .uint(900))
+            #expect(!bin.beginsWithFirstVariant)
+            element.setProperty(name, .uint(0))
+            #expect(bin.beginsWithFirstVariant)
+        }
+
         @Test func theSmallerOfBothFramesHolds() throws {
             let element = try #require(gst_element_factory_make("latchkeydashdemux", nil))
             gst_object_ref_sink(element)

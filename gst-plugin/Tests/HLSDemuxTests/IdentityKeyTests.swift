@@ -15,7 +15,7 @@ import Testing
 struct IdentityKeyTests {
     /// What the server does, one after the other; the last for ever.
     enum Answer: Sendable {
-        case status(Int), refused, truncated, key, shortKey
+        case status(Int), refused, truncated, key, shortKey, keyBefore(String)
     }
 
     private final class Server: HTTPTransport {
@@ -37,6 +37,8 @@ struct IdentityKeyTests {
             case .truncated: throw .truncated(request.url)
             case .key: return HTTPResponse(status: 200, body: Array(1...16), url: request.url)
             case .shortKey: return HTTPResponse(status: 200, body: Array(1...15), url: request.url)
+            case .keyBefore(let rest):
+                return HTTPResponse(status: 200, body: Array(1...16) + Array(rest.utf8), url: request.url)
             }
         }
     }
@@ -93,6 +95,15 @@ struct IdentityKeyTests {
     func refusalsAreFinal(_ answer: Answer) async throws {
         let outcome = try await outcome([answer, .key])
         #expect(outcome.failure != nil && outcome.asked == 1 && outcome.pauses.isEmpty)
+    }
+
+    /// As of a key that is kept as a line of text. GStreamer's own demuxer takes the first 16 bytes, whatever is behind them.
+    @Test(arguments: [
+        ("\n", true), ("\r\n", true), ("\n\n", false), ("\r", false), (" ", false), ("\n12345678", false),
+    ])
+    func aLineEndBehindAKeyIsNoPartOfIt(rest: String, isKey: Bool) async throws {
+        let outcome = try await outcome([.keyBefore(rest)])
+        #expect((outcome.failure == nil) == isKey && outcome.asked == 1 && outcome.pauses.isEmpty)
     }
 
     // MARK: Several KIDs beside one URI

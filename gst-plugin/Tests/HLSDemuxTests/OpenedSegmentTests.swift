@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
+import LatchkeyHTTP
+import LatchkeyKeySession
 import LatchkeyKeySystems
 import LatchkeyManifests
 import LatchkeyProtection
@@ -47,6 +49,75 @@ import Testing
         #expect(try open(clear, pieces: pieces) == clear)
         // PKCS#7 comes first.
         #expect(try open(clear + [UInt8](repeating: 16, count: 16), pieces: pieces) == clear)
+    }
+
+    private struct Answer: HTTPTransport {
+        let body: [UInt8]
+
+        func send(_ request: HTTPRequest) async throws(HTTPError) -> HTTPResponse {
+            HTTPResponse(status: 200, body: body, url: request.url)
+        }
+    }
+
+    /// Some packagers leave init segments so. There is no key here.
+    @Test func anInitSegmentMayBeClearAllTheSame() async throws {
+        let clear: [UInt8] = [0, 0, 0, 8] + Array("ftyp".utf8) + [0, 0, 0, 8] + Array("moov".utf8)
+        let presentation = HLSPresentation(
+            origin: HLSOrigin(transport: Answer(body: clear)),
+            keys: HLSKeys(session: KeySession(), timeout: .seconds(1)), keyFormats: [.identity])
+        let decryption = HLSSegmentDecryption(
+            key: HLSKey(method: .aes128, uri: "https://a.test/k"),
+            initializationVector: InitializationVector(high: 0, low: 0))
+        let section = HLSInitSegment(url: "https://a.test/i.mp4", decryption: decryption, protection: .unchanged)
+        let answer = try await presentation.initSegment(section, LoopbackRequest(path: "i"))
+        #expect(answer.status == 200 && answer.body == clear)
+    }
+
+    /// Gives no range that ends behind the file.
+    private struct StrictServer: HTTPTransport {
+        let file: [UInt8]
+
+        func send(_ request: HTTPRequest) async throws(HTTPError) -> HTTPResponse {
+            let field = request.headers.first { $0.name == "Range" }?.value ?? ""
+            guard case .closed(let range)? = LoopbackRange(field), range.upperBound < file.count else {
+                return HTTPResponse(status: 416, url: request.url)
+            }
+            let place = "bytes \(range.lowerBound)-\(range.upperBound)/\(file.count)"
+            return HTTPResponse(
+                status: 206, headers: [HTTPHeader(name: "Content-Range", value: place)], body: Array(file[range]),
+                url: request.url)
+        }
+    }
+
+    /// A block of padding may be behind a byte range, and is asked for with it.
+    @Test func aServerMayRefuseARangeThatEndsBehindTheFile() async throws {
+        let clear = try #require(Self.media["ts"])
+        let key = try #require(ContentKey([UInt8](repeating: 3, count: 16)))
+        let segment = try AES.cbc(.encrypt, key: key, iv: Self.vector, clear + Self.padding)
+        let presentation = HLSPresentation(
+            origin: HLSOrigin(transport: StrictServer(file: segment + segment)),
+            keys: HLSKeys(session: KeySession(), timeout: .seconds(30)), keyFormats: [.identity])
+        try presentation.open { _ in }
+        defer { presentation.close() }
+        let text = """
+            #EXTM3U
+            #EXT-X-TARGETDURATION:2
+            #EXT-X-KEY:METHOD=AES-128,URI="data:;base64,AwMDAwMDAwMDAwMDAwMDAw==",IV=0x\(Hex.encode(Self.vector))
+            #EXTINF:2,
+            #EXT-X-BYTERANGE:\(segment.count)@0
+            a.ts
+            #EXTINF:2,
+            #EXT-X-BYTERANGE:\(segment.count)
+            a.ts
+            #EXT-X-ENDLIST
+            """
+        let rewriting = try presentation.rewrite(Array(text.utf8), from: "https://a.test/v.m3u8")
+        #expect(rewriting.resources.count == 2)
+        for resource in rewriting.resources {
+            let name = try #require(presentation.table.knownName(of: resource))
+            let answer = await presentation.answer(LoopbackRequest(path: name))
+            #expect(answer.status == 200 && answer.body == clear)
+        }
     }
 
     private static let padding = [UInt8](repeating: 16, count: 16)

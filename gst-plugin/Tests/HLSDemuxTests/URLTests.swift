@@ -78,6 +78,43 @@ extension HLSDemuxTests.URLTests {
         #expect(other.bytes == rewriting.bytes)
     }
 
+    /// The stock demuxer has two connections to each server, which the playlists of pictures and sound may keep for long.
+    @Test(arguments: [true, false]) func nothingWaitsForPlaylistsThatBlock(blocks: Bool) throws {
+        let presentation = try presentation()
+        defer { presentation.close() }
+        func port(_ text: some StringProtocol) -> String {
+            String(text).split(separator: "127.0.0.1:").last.map { String($0.prefix { $0 != "/" }) } ?? ""
+        }
+        let url = "https://a.test/v.m3u8?token=t"
+        let playlist = presentation.route(.playlist(url: url))
+        let media = """
+            #EXTM3U
+            #EXT-X-TARGETDURATION:2
+            #EXT-X-SERVER-CONTROL:CAN-BLOCK-RELOAD=\(blocks ? "YES" : "NO")
+            #EXT-X-KEY:METHOD=SAMPLE-AES,URI="key"
+            #EXTINF:2,
+            1.ts
+            #EXT-X-KEY:METHOD=AES-128,URI="key"
+            #EXTINF:2,
+            2.ts
+            #EXT-X-RENDITION-REPORT:URI="w.m3u8"
+            """
+        var last: [UInt8]?
+        for _ in 0..<2 {
+            let rewriting = try presentation.rewrite(Array(media.utf8), from: url)
+            if let last { #expect(rewriting.bytes == last) }
+            last = rewriting.bytes
+            let lines = String(decoding: rewriting.bytes, as: UTF8.self).split(separator: "\n")
+            let segments = lines.filter { !$0.hasPrefix("#") }
+            #expect(segments.count == 2 && segments.allSatisfy { $0.hasPrefix("http") == blocks })
+            if blocks { #expect(segments.allSatisfy { port($0) != port(playlist) }) }
+            let map = try #require(lines.first { $0.hasPrefix("#EXT-X-MAP") })
+            if blocks { #expect(port(map) == port(segments[0])) }
+            let report = try #require(lines.first { $0.hasPrefix("#EXT-X-RENDITION-REPORT") })
+            #expect(report.contains(port(playlist)))
+        }
+    }
+
     @Test func textsNameTheOrigin() throws {
         let presentation = try presentation()
         defer { presentation.close() }

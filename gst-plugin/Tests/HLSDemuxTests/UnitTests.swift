@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MPL-2.0
 
 import LatchkeyContainers
+import LatchkeyElementKit
+import LatchkeyElementTestSupport
 import LatchkeyHTTP
 import LatchkeyKeySystems
 import LatchkeyManifests
@@ -14,6 +16,20 @@ import Testing
 @Suite(.timeLimit(.minutes(8)))
 struct HLSUnitTests {
     private func playlist(_ number: Int) -> HLSResource { .playlist(url: "https://a.test/\(number)") }
+
+    /// Four keys of 1,500 bytes each, in front of the variants. GStreamer's own finder looks at 4096 bytes.
+    @Test(arguments: [100, 2048, 4096, .max]) func keysInFrontHideNoPlaylist(size: Int) {
+        TestProcess.prepare
+        #expect(AdaptiveDemuxerFactory.types.allSatisfy { $0.register() })
+        let data = String(repeating: "A", count: 1400)
+        let key =
+            "#EXT-X-SESSION-KEY:METHOD=SAMPLE-AES,URI=\"data:;base64,\(data)\",KEYFORMAT=\"com.microsoft.playready\"\n"
+        let text =
+            "#EXTM3U\n#EXT-X-VERSION:6\n" + String(repeating: key, count: 4) + "#EXT-X-STREAM-INF:BANDWIDTH=1\nv.m3u8\n"
+        #expect(TypeFinder.mediaType(of: Array(text.utf8.prefix(size))) == "application/x-hls")
+        // Songs.
+        #expect(TypeFinder.mediaType(of: Array("#EXTM3U\n#EXTINF:1,a\n/music/a.mp3\n".utf8)) != "application/x-hls")
+    }
 
     @Test func namesStayAsLongAsAPlaylistHasThem() throws {
         let table = HLSResourceTable()
