@@ -30,6 +30,29 @@ SINKS = ("--video-sink", "fakesink sync=true", "--audio-sink", "fakesink sync=tr
 DEADLINE = 30
 
 
+class Races:
+    """The rounds that met what stock elements do (`children.RACES`). Of many rounds, one in a hundred may. Thread-safe."""
+
+    def __init__(self, rounds):
+        self._rounds = rounds
+        self._met = []
+
+    @contextlib.contextmanager
+    def counted(self):
+        """Around one round."""
+        try:
+            yield
+        except Wrong as wrong:
+            self._met.append(str(wrong))
+            if 100 * len(self._met) > self._rounds or not children.is_race(self._met[-1], children.here()):
+                raise
+
+    @property
+    def note(self):
+        """How many there were; None if none."""
+        return f"{len(self._met)} met races of stock elements" if self._met else None
+
+
 def wait(chance, *longest):
     """So many microseconds. As much is tried in the first milliseconds as behind them."""
     return int(chance.random() * chance.choice(longest))
@@ -62,8 +85,8 @@ def in_calls(language, rounds, seed):
 
 def in_playback(system, language, rounds, seed, stop=()):
     """The same while media of one of `PLAYED` plays. Other content is looked at, acquired and downloaded. `stop`: how the player
-    is stopped first. Of many rounds, one in a hundred may meet what stock elements do (`children.RACES`); how many is returned."""
-    chance, races = random.Random(seed), []
+    is stopped first. Returns the note of `Races`."""
+    chance, races = random.Random(seed), Races(rounds)
     other = corpus.case(DASH)
     with PLAYED[system]() as (played, asked), ReferenceServer(other.keys_file, other.folder) as downloads:
         # What ends at its start has asked for nothing. On a busy machine, that is most of it, and longer rounds follow.
@@ -74,17 +97,13 @@ def in_playback(system, language, rounds, seed, stop=()):
             # Start, keys, preroll, and a second of playback.
             longest = (100_000, 500_000, 1_500_000) if number < rounds else (1_500_000 * PATIENCE,)
             microseconds = wait(chance, *longest)
-            try:
+            with races.counted():
                 end_in_the_middle(
                     language, CALLS[:3], microseconds, f"{downloads.url}/media/stream.mpd", (played, *stop),
                     f"round {number} of seed {seed}, of {played}")
-            except Wrong as wrong:
-                races.append(str(wrong))
-                if 100 * len(races) > rounds or not children.is_race(races[-1], children.here()):
-                    raise
         count = asked()
         demand(count >= wanted, f"keys were asked for in {count} of {2 * rounds} rounds")
-    return f"{len(races)} met races of stock elements" if races else None
+    return races.note
 
 
 @contextlib.contextmanager
@@ -158,8 +177,8 @@ def failures_in_a_load(program, rounds, seed):
 def of_command(rounds, seed, at_once=1, played=1_500_000):
     """The command: it looks at content in the cache and ends by itself, and is interrupted while it plays, downloads and
     acquires, by turns. So many processes run `at_once`, and playback takes up to `played` microseconds. Each has a cache and
-    stores of its own, of which those of the first two begin as copies of one with the content."""
-    chance = random.Random(seed)
+    stores of its own, of which those of the first two begin as copies of one with the content. Returns the note of `Races`."""
+    chance, races = random.Random(seed), Races(rounds)
     film, other = corpus.case(HLS), corpus.case(DASH)
     with children.Folder() as folder, World(name=DASH) as world, ReferenceServer(
             film.key_server_file, film.folder, os.path.join(folder.path, "authority")) as server:
@@ -185,7 +204,8 @@ def of_command(rounds, seed, at_once=1, played=1_500_000):
             else:
                 # A folder that is named has to be there.
                 os.makedirs(os.path.join(place, "keys"))
-            run(arguments, microseconds, f"round {number} of seed {seed}", settings(place))
+            with races.counted():
+                run(arguments, microseconds, f"round {number} of seed {seed}", settings(place))
             shutil.rmtree(place, ignore_errors=True)
 
         jobs = []
@@ -199,6 +219,7 @@ def of_command(rounds, seed, at_once=1, played=1_500_000):
             # The first that is wrong ends it.
             for _ in pool.map(lambda one: job(*one), jobs):
                 pass
+    return races.note
 
 
 def run(arguments, microseconds, label, variables, status=None):
