@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MPL-2.0
 
+import LatchkeyElementKit
 import LatchkeyElements
 import LatchkeyHTTP
 import LatchkeyKeySession

@@ -4,6 +4,7 @@ import LatchkeyElementTestSupport
 import LatchkeyKeySession
 import LatchkeyKeySystems
 import LatchkeyProtection
+import Synchronization
 import Testing
 
 @testable import Latchkey
