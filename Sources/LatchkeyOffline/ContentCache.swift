@@ -83,6 +83,9 @@ public final class ContentCache: Sendable {
             fetchSize: configuration.fetchSize, now: now, pause: pause)
     }
 
+    /// The path of a cache's folder, the same for each spelling. Looks at the disk for a moment.
+    package static func place(of folder: String) -> String { CacheFolder.resolved(folder) }
+
     /// The item with this URL, in the cache or not: always the same object, for each spelling of the URL (RFC 3986, section
     /// 6.2). For one that is there, its own format and selection count once it is read.
     public func item(
