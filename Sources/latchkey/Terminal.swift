@@ -115,5 +115,8 @@ struct ToolError: Error, Hashable, CustomStringConvertible {
     init(_ description: String) { self.description = description.withoutControls }
 }
 
+/// Why a command failed, as a line of standard error.
+func errorLine(_ text: String) -> String { "Error: \(text.withoutControls)\n" }
+
 /// Says something beside the result.
 func warn(_ text: String) { StandardStream.error.write("Warning: \(text.withoutControls)\n") }

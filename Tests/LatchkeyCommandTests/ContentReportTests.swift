@@ -241,6 +241,7 @@
             #expect(shown.count == 2 && shown.allSatisfy { $0.hasSuffix("z\n") })
             let texts = [
                 Terminal(isInteractive: true, hasColor: true, width: 80).fit(hostile), ToolError(hostile).description,
+                errorLine(hostile),
             ]
             for text in texts + shown + TextTable(titles: ["A"], rows: [[hostile]]).lines {
                 let controls = text.unicodeScalars.filter { $0 != "\n" && $0.properties.generalCategory == .control }

@@ -192,7 +192,7 @@
             return screen.ask("There are no rights to play this. Acquire a license? [y/N] ")
         }
 
-        private func complain(_ text: String) { StandardStream.error.write("Error: \(text)\n") }
+        private func complain(_ text: String) { StandardStream.error.write(errorLine(text)) }
 
         private func play(
             _ agent: Agent, _ events: AsyncStream<AgentEvent>, _ screen: PlaybackScreen,
