@@ -140,6 +140,14 @@
             shown.withLock { $0 = nil }
         }
 
+        @Test func whyPlaybackDoesNotBeginIsSaid() {
+            let screen = PlaybackScreen(isJSON: true) { _ in }
+            #expect(screen.startFailure.contains("GST_DEBUG"))
+            screen.show(AgentEvent.logMessage(AgentLogMessage(.error, "No URI handler implemented for \"https\".")))
+            screen.show(AgentEvent.stateChanged(.failed))
+            #expect(screen.startFailure.hasSuffix("to play it: No URI handler implemented for \"https\"."))
+        }
+
         @Test func whatEndsPlaybackIsSaidWithoutThePlaceInASource() {
             let place = "gsthttp.c(12): got_status (): /GstPlayBin3:playbin3-0/GstHttp:http0:"
             for (text, plain) in [
