@@ -70,12 +70,19 @@
                 if unlisted.isEmpty { print("nothing is cached") }
                 return
             }
+            for line in Self.lines(states) { print(line) }
+        }
+
+        /// The table, and under it what is wrong with items.
+        static func lines(_ states: [CacheState]) -> [String] {
             let table = TextTable(
                 titles: ["STATUS", "TYPE", "CACHED", "OF", "SIZE", "URL"], rows: states.map(\.cells), right: [2, 3, 4])
-            for line in table.lines { print(line) }
-            for state in states {
-                if let warning = state.warning { print("warning: \(state.url): \(warning)".withoutControls) }
+            let notes = states.flatMap { state in
+                [("error", state.error), ("warning", state.warning)].compactMap { kind, text in
+                    text.map { "\(kind): \(state.url): \($0)".withoutControls }
+                }
             }
+            return table.lines + notes
         }
     }
 
@@ -266,6 +273,8 @@
             }
             interrupt.resume()
             defer { interrupt.cancel() }
+            // It holds its cache.
+            defer { withExtendedLifetime(item) {} }
             item.start(acquiresLicense: license)
             var isUnderWay = false
             for await progress in updates {
