@@ -239,7 +239,9 @@
         @OptionGroup var place: CachePlace
         @OptionGroup var content: ContentPlace
 
-        @Option(help: ArgumentHelp("The best variant up to this, in bits a second.", valueName: "rate"))
+        @Option(
+            help: ArgumentHelp(
+                "The best variant up to this, in bits a second, of a new download.", valueName: "rate"))
         var maximumBitRate: UInt64?
 
         @Option(
