@@ -264,6 +264,19 @@
             #expect(Terminal(isInteractive: false, hasColor: false, width: 80).fit(line) == line)
         }
 
+        @Test func advicesAreBrokenBetweenWords() {
+            let text = "KID 00010203: no source is asked; configure a license service or a keys file"
+            for width in [20, 40, 80, 200] {
+                let lines = Terminal(isInteractive: true, hasColor: false, width: width).wrap(text)
+                #expect(lines.allSatisfy { $0.count <= width && $0.hasPrefix("  ") && $0.last != " " }, "\(lines)")
+                #expect(lines.flatMap { $0.split(separator: " ") } == text.split(separator: " "))
+                #expect((lines.count == 1) == (width >= 80))
+            }
+            #expect(Terminal(isInteractive: false, hasColor: false, width: 20).wrap(text) == ["  \(text)"])
+            let narrow = Terminal(isInteractive: true, hasColor: false, width: 20)
+            #expect(narrow.wrap("skd://a.example/\(text)")[0].hasSuffix("…"))
+        }
+
         @Test func parsesAsTheHelpSays() throws {
             let inspect = try #require(
                 try LatchkeyCommand.parseAsRoot(["inspect", "--json", "--type", "hls", "https://x/y"])
