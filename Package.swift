@@ -265,7 +265,7 @@ if withPrograms {
                 "LatchkeyManifests",
                 "LatchkeyProtection",
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
-            ] + (withGStreamer ? ["Latchkey"] : []),
+            ] + (withGStreamer ? ["Latchkey", "LatchkeyOffline"] : []),
             swiftSettings: withGStreamer ? [.define("LATCHKEY_GSTREAMER")] : []),
         .testTarget(
             name: "LatchkeyTestServerTests",

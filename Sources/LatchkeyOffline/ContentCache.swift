@@ -83,6 +83,9 @@ public final class ContentCache: Sendable {
             fetchSize: configuration.fetchSize, now: now, pause: pause)
     }
 
+    /// The path of a cache's folder, the same for each spelling. Looks at the disk for a moment.
+    package static func place(of folder: String) -> String { CacheFolder.resolved(folder) }
+
     /// The item with this URL, in the cache or not: always the same object, for each spelling of the URL (RFC 3986, section
     /// 6.2). For one that is there, its own format and selection count once it is read.
     public func item(
@@ -127,7 +130,7 @@ public final class ContentCache: Sendable {
     /// `inputOutput` if the folder cannot be read, or no item in it can be opened, and `notPermitted` if others may write to it.
     public func allItems() async throws(CacheError) -> [CachedItem] {
         var found: [CachedItem] = []
-        for record in try await parts.disk.records() {
+        for record in try await parts.disk.listing().records {
             let item = item(record.url, format: record.format, selection: record.selection)
             // Two folders may be for spellings of one URL.
             guard !found.contains(where: { $0 === item }) else { continue }
@@ -135,6 +138,11 @@ public final class ContentCache: Sendable {
             found.append(item)
         }
         return found.sorted { $0.url < $1.url }
+    }
+
+    /// The folders of items that `allItems` leaves out, with why. Throws as that does.
+    package func unlistedFolders() async throws(CacheError) -> [(folder: String, error: CacheError)] {
+        try await parts.disk.listing().unlisted
     }
 }
 
@@ -178,7 +186,9 @@ actor CacheDisk {
         ItemStore(unstored: record, blockSize: configuration.blockSize, executor: executor, files: files)
     }
 
-    func records() async throws(CacheError) -> [ItemRecord] {
+    func listing() async throws(CacheError) -> (
+        records: [ItemRecord], unlisted: [(folder: String, error: CacheError)]
+    ) {
         // Before anything is removed: others may have put it there.
         if let flaw = FileAccess.flaw(files: [], folders: [configuration.folder]) {
             throw CacheError(.notPermitted, flaw)
@@ -193,6 +203,7 @@ actor CacheDisk {
             }
         }
         var records: [ItemRecord] = []
+        var unlisted: [(folder: String, error: CacheError)] = []
         var failure: CacheError?
         for name in try CacheFolder.names(in: configuration.folder) {
             let folder = "\(configuration.folder)/\(name)"
@@ -202,15 +213,16 @@ actor CacheDisk {
                 await store.close()
             } catch {
                 if error.code == .notPermitted || error.code == .inputOutput { failure = error }
-                guard error.code == .damaged, let record = IndexRecovery.record(in: folder) else {
-                    continue
+                if error.code == .damaged, let record = IndexRecovery.record(in: folder) {
+                    records.append(record)
+                } else if error.code != .notCached, error.code != .inUse {
+                    unlisted.append((folder, error))
                 }
-                records.append(record)
             }
         }
         // Nothing at all would be a wrong answer.
         if records.isEmpty, let failure { throw failure }
-        return records
+        return (records, unlisted)
     }
 
     /// Takes the folder of an item away. Throws `inUse` where another process has it open, and `notPermitted` for a link.

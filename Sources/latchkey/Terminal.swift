@@ -34,6 +34,23 @@ struct Terminal {
         let line = line.withoutControls
         return line.count <= width || !isInteractive ? line : line.prefix(max(width - 1, 1)) + "…"
     }
+
+    /// Sentences in lines that are at most as wide as the terminal, indented. A word that is wider is cut as by `fit`. If no person
+    /// looks at it, one line.
+    func wrap(_ text: String) -> [String] {
+        let text = text.withoutControls
+        guard isInteractive else { return ["  " + text] }
+        var lines: [String] = []
+        var line = " "
+        for word in text.split(separator: " ") {
+            if !line.allSatisfy({ $0 == " " }), line.count + 1 + word.count > width {
+                lines.append(fit(line))
+                line = "   "
+            }
+            line += " \(word)"
+        }
+        return lines + [fit(line)]
+    }
 }
 
 extension String {
@@ -114,6 +131,9 @@ struct ToolError: Error, Hashable, CustomStringConvertible {
 
     init(_ description: String) { self.description = description.withoutControls }
 }
+
+/// Why a command failed, as a line of standard error.
+func errorLine(_ text: String) -> String { "Error: \(text.withoutControls)\n" }
 
 /// Says something beside the result.
 func warn(_ text: String) { StandardStream.error.write("Warning: \(text.withoutControls)\n") }

@@ -140,6 +140,14 @@
             shown.withLock { $0 = nil }
         }
 
+        @Test func whyPlaybackDoesNotBeginIsSaid() {
+            let screen = PlaybackScreen(isJSON: true) { _ in }
+            #expect(screen.startFailure.contains("GST_DEBUG"))
+            screen.show(AgentEvent.logMessage(AgentLogMessage(.error, "No URI handler implemented for \"https\".")))
+            screen.show(AgentEvent.stateChanged(.failed))
+            #expect(screen.startFailure.hasSuffix("to play it: No URI handler implemented for \"https\"."))
+        }
+
         @Test func whatEndsPlaybackIsSaidWithoutThePlaceInASource() {
             let place = "gsthttp.c(12): got_status (): /GstPlayBin3:playbin3-0/GstHttp:http0:"
             for (text, plain) in [
@@ -241,6 +249,7 @@
             #expect(shown.count == 2 && shown.allSatisfy { $0.hasSuffix("z\n") })
             let texts = [
                 Terminal(isInteractive: true, hasColor: true, width: 80).fit(hostile), ToolError(hostile).description,
+                errorLine(hostile),
             ]
             for text in texts + shown + TextTable(titles: ["A"], rows: [[hostile]]).lines {
                 let controls = text.unicodeScalars.filter { $0 != "\n" && $0.properties.generalCategory == .control }
@@ -253,6 +262,19 @@
             #expect(Terminal(isInteractive: true, hasColor: false, width: 80).fit(line).count == 80)
             #expect(Terminal(isInteractive: true, hasColor: false, width: 160).fit(line) == line)
             #expect(Terminal(isInteractive: false, hasColor: false, width: 80).fit(line) == line)
+        }
+
+        @Test func advicesAreBrokenBetweenWords() {
+            let text = "KID 00010203: no source is asked; configure a license service or a keys file"
+            for width in [20, 40, 80, 200] {
+                let lines = Terminal(isInteractive: true, hasColor: false, width: width).wrap(text)
+                #expect(lines.allSatisfy { $0.count <= width && $0.hasPrefix("  ") && $0.last != " " }, "\(lines)")
+                #expect(lines.flatMap { $0.split(separator: " ") } == text.split(separator: " "))
+                #expect((lines.count == 1) == (width >= 80))
+            }
+            #expect(Terminal(isInteractive: false, hasColor: false, width: 20).wrap(text) == ["  \(text)"])
+            let narrow = Terminal(isInteractive: true, hasColor: false, width: 20)
+            #expect(narrow.wrap("skd://a.example/\(text)")[0].hasSuffix("…"))
         }
 
         @Test func parsesAsTheHelpSays() throws {

@@ -90,6 +90,59 @@ struct DownloadTests {
         #expect(try await item.read(url) == file)
     }
 
+    /// What is complete by then has nothing to go on with.
+    @Test(.timeLimit(.minutes(8))) func aDownloadMayEndWhileItIsBeingSuspended() async throws {
+        let faults = FaultyFiles()
+        let test = TestCache(TestOrigin([url: TestFile.file(seconds: 8)]), files: faults.files)
+        let item = test.cache.item(url, format: .file)
+        await item.download()
+        // All is there, and looked at once more: how often that reads, and then again until the last time.
+        faults.state.withLock { $0.reads = 0 }
+        await item.download()
+        let last = faults.state.withLock { state in
+            defer { state.reads = 0 }
+            return state.reads
+        }
+        let (reads, isThere) = AsyncStream.makeStream(of: Void.self)
+        faults.state.withLock { state in
+            state.onRead = { number in
+                guard number == last else { return }
+                isThere.yield()
+                while !Task.isCancelled { sched_yield() }
+            }
+        }
+        item.start()
+        for await _ in reads { break }
+        await test.cache.suspendDownloadsAndWait()
+        #expect(item.progress.status == .complete)
+        item.pause()
+        await test.cache.suspendDownloadsAndWait()
+        #expect(item.progress.status == .complete)
+    }
+
+    @Test func whatAnotherProcessHasEndedIsComplete() async throws {
+        let origin = TestOrigin([url: TestFile.file(seconds: 8)])
+        let test = TestCache(origin)
+        let item = test.cache.item(url, format: .file)
+        origin.hold { _ in try? await Task.sleep(for: .seconds(3600)) }
+        item.start()
+        await item.until { $0.status == .caching }
+        await test.cache.suspendDownloadsAndWait()
+        #expect(await item.refresh().status == .waiting)
+        origin.hold(nil)
+        let other = TestCache(origin, folder: test.folder)
+        await other.cache.item(url, format: .file).download()
+        // What has lost something since is to go on.
+        try test.index.execute("DELETE FROM block")
+        #expect(await item.refresh().status == .waiting)
+        await other.cache.item(url, format: .file).download()
+        #expect(await item.refresh().status == .complete)
+        // It does not go on.
+        origin.forget()
+        test.cache.resumeDownloads()
+        #expect(await item.refresh().status == .complete && origin.requests.isEmpty)
+    }
+
     /// A network may be as slow as it is: only one that stands still ends a request.
     @Test func requestsHaveTimeAsLongAsBytesCome() async throws {
         let origin = TestOrigin([url: TestFile.file(seconds: 3)])

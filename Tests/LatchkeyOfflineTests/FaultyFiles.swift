@@ -15,6 +15,9 @@ final class FaultyFiles: Sendable {
         /// The bytes that were written over, by path, since the last `synchronize`.
         var undo: [String: [(offset: UInt64, old: [UInt8])]] = [:]
         var losesPower = false
+        var reads = 0
+        /// Called on the thread of the cache, with the number of the read, which waits for it.
+        var onRead: (@Sendable (Int) -> Void)?
     }
 
     let state = Mutex(State())
@@ -58,7 +61,14 @@ private final class FaultyFile: BlockFile {
     }
 
     func size() throws(CacheError) -> UInt64 { try file.size() }
-    func read(_ count: Int, at offset: UInt64) throws(CacheError) -> [UInt8] { try file.read(count, at: offset) }
+    func read(_ count: Int, at offset: UInt64) throws(CacheError) -> [UInt8] {
+        let (number, onRead) = faults.state.withLock { state -> (Int, (@Sendable (Int) -> Void)?) in
+            state.reads += 1
+            return (state.reads, state.onRead)
+        }
+        onRead?(number)
+        return try file.read(count, at: offset)
+    }
 
     func write(_ bytes: ArraySlice<UInt8>, at offset: UInt64) throws(CacheError) {
         let old = try file.read(bytes.count, at: offset)

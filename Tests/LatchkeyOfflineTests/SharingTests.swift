@@ -49,6 +49,27 @@ struct SharingTests {
         #expect(other.progress.status == .complete)
     }
 
+    /// So that one process has one cache for it.
+    @Test func allSpellingsOfAFolderAreOnePlace() throws {
+        let manager = FileManager.default
+        let base = CacheFolder.resolved(NSTemporaryDirectory()) + "/place-\(UUID().uuidString)"
+        try manager.createDirectory(atPath: base + "/real", withIntermediateDirectories: true)
+        defer { try? manager.removeItem(atPath: base) }
+        try manager.createSymbolicLink(atPath: base + "/link", withDestinationPath: "real")
+        let spellings = ["real", "real//", "./real", "real/.", "link", "link/", "link/../real", "real/../link"]
+        // The last one has no folder yet.
+        for name in ["", "/made/there"] {
+            for path in spellings {
+                #expect(ContentCache.place(of: "\(base)/\(path)\(name)") == "\(base)/real\(name)")
+                #expect(ContentCache.place(of: "\(base)/\(path)\(name)/") == "\(base)/real\(name)")
+                #expect(ContentCache.place(of: "\(base)/\(path)\(name)/.") == "\(base)/real\(name)")
+            }
+        }
+        #expect(ContentCache.place(of: "no-such-folder") == ContentCache.place(of: ".") + "/no-such-folder")
+        #expect(ContentCache.place(of: "/no-such-folder") == "/no-such-folder")
+        #expect(ContentCache.place(of: "/") == "/" && ContentCache.place(of: "").isEmpty)
+    }
+
     @Test func whoPlaysBesideADownloadReadsItsBlocksAndStoresNothing() async throws {
         let (test, item, go) = await busy([url: file])
         let had = item.progress.cachedSize

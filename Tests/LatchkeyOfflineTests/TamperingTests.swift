@@ -55,9 +55,13 @@ import Testing
         try test.index.execute("UPDATE item SET value = CAST('\(otherURL)' AS BLOB) WHERE name = 'url'")
         let later = TestCache(origin, folder: test.folder)
         #expect(try await later.cache.allItems().isEmpty)
+        let unlisted = try await later.cache.unlistedFolders()
+        #expect(unlisted.map { $0.folder } == [try folder(test, url)])
+        #expect(unlisted.allSatisfy { $0.error.code == .damaged })
         let item = later.cache.item(url, format: .file)
         await item.download()
         #expect(item.progress.status == .complete && item.progress.warning?.code == .damaged)
+        #expect(try await later.cache.unlistedFolders().isEmpty)
         #expect(!origin.requests.contains { $0.url == otherURL })
         #expect(try await item.read(url) == file)
     }

@@ -164,7 +164,7 @@ complete -c 'latchkey' -n '__latchkey_should_offer_completions_for_flags_or_opti
 complete -c 'latchkey' -n '__latchkey_should_offer_completions_for_flags_or_options "latchkey cache list" h help' -s 'h' -l 'help' -d 'Show help information.'
 complete -c 'latchkey' -n '__latchkey_should_offer_completions_for_flags_or_options "latchkey cache add" cache' -l 'cache' -d 'The folder of the cache. Left out: the user\'s own.' -rfka ''
 complete -c 'latchkey' -n '__latchkey_should_offer_completions_for_flags_or_options "latchkey cache add" type' -l 'type' -d 'What it is: hls, smooth, piff, dash, mp4. Left out: the end of the URL tells.' -rfka ''
-complete -c 'latchkey' -n '__latchkey_should_offer_completions_for_flags_or_options "latchkey cache add" maximum-bit-rate' -l 'maximum-bit-rate' -d 'The best variant up to this, in bits a second.' -rfka ''
+complete -c 'latchkey' -n '__latchkey_should_offer_completions_for_flags_or_options "latchkey cache add" maximum-bit-rate' -l 'maximum-bit-rate' -d 'The best variant up to this, in bits a second, of a new download.' -rfka ''
 complete -c 'latchkey' -n '__latchkey_should_offer_completions_for_flags_or_options "latchkey cache add"' -l 'audio' -d 'An audio track, by name or language, of a new download. May be given again. Left out: the one that plays by default.' -rfka ''
 complete -c 'latchkey' -n '__latchkey_should_offer_completions_for_flags_or_options "latchkey cache add" license' -l 'license' -d 'Acquire the PlayReady-style licenses too, where none is stored that may be used.'
 complete -c 'latchkey' -n '__latchkey_should_offer_completions_for_flags_or_options "latchkey cache add" version' -l 'version' -d 'Show the version.'

@@ -176,7 +176,7 @@ _latchkey_cache_add() {
         '--cache[The folder of the cache. Left out\: the user'\''s own.]:folder:'
         '--type[What it is\: hls, smooth, piff, dash, mp4. Left out\: the end of the URL tells.]:type:'
         ':url:'
-        '--maximum-bit-rate[The best variant up to this, in bits a second.]:rate:'
+        '--maximum-bit-rate[The best variant up to this, in bits a second, of a new download.]:rate:'
         '*--audio[An audio track, by name or language, of a new download. May be given again. Left out\: the one that plays by default.]:name:'
         '--license[Acquire the PlayReady-style licenses too, where none is stored that may be used.]'
         '--version[Show the version.]'

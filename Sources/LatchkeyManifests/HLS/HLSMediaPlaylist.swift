@@ -258,6 +258,7 @@ private struct Reader {
         guard !isKeyKnown else { return }
         key = try result.scope.key(formats: keyFormats).map { HLSShared($0) }
         isKeyKnown = true
+        result.scope.beginSegment()
         result.scopeChanges.append((sequence, result.scope))
         if result.scopeChanges.count > 2 * HLSWindow.maximumScopes {
             result.scopeChanges.removeFirst(HLSWindow.maximumScopes)
@@ -345,7 +346,8 @@ private struct Reader {
 
 /// The `EXT-X-KEY` tags that hold at one place of a playlist (draft-pantos-hls-rfc8216bis, 4.4.4.4).
 ///
-/// A tag holds until the next one of the same KEYFORMAT, or until METHOD=NONE.
+/// A tag holds until the next one of the same KEYFORMAT, or until METHOD=NONE. Tags that hold together have to give the same key
+/// for the same segments. So a tag also ends those in front of an earlier segment that have another METHOD.
 struct HLSKeyScope: Hashable, Sendable {
     /// The most KEYFORMATs that hold at a time.
     static let maximumCount = 16
@@ -356,6 +358,8 @@ struct HLSKeyScope: Hashable, Sendable {
         /// Nil for a tag that cannot be read.
         var key: HLSKey?
         var problem: FormatError?
+        /// Whether a segment is behind it.
+        var hasSegment = false
     }
 
     private var tags: [Tag] = []
@@ -373,6 +377,7 @@ struct HLSKeyScope: Hashable, Sendable {
                 return 0
             }
             tag.key = key.resolved(against: base)
+            tags.removeAll { old in old.hasSegment && old.key.map { $0.method != key.method } ?? false }
         } catch {
             tag.problem = error
         }
@@ -385,6 +390,11 @@ struct HLSKeyScope: Hashable, Sendable {
             tags.append(tag)
         }
         return tag.key?.uri?.utf8.count ?? 0
+    }
+
+    /// A segment has the tags so far.
+    mutating func beginSegment() {
+        for index in tags.indices { tags[index].hasSegment = true }
     }
 
     /// The key to use: that of the first format of `formats` that is there and can be used. Nil if segments are clear.

@@ -166,7 +166,8 @@ private struct KindGuess {
         if segment.map != nil { return .fragmentedMP4 }
         if let known { return known }
         guard let url = segment.url else { return .transportStream }
-        if let kind = HLSSegmentKind(url: url) { return kind }
+        // Fragmented MP4 has a map (RFC 8216, 3.3), so a name that says so tells nothing.
+        if let kind = HLSSegmentKind(url: url), kind != .fragmentedMP4 { return kind }
         if segment.key?.method != .aes128 { note(url) }
         return .transportStream
     }

@@ -28,7 +28,7 @@ public struct HLSPlaylistRewriter: Sendable {
     /// so that they are not taken for encrypted ones.
     public var hasEncryptedSibling = false
     /// What the segments are, if it is known. A playlist with `EXT-X-MAP` is fragmented MP4 anyway; otherwise, if this
-    /// is nil, the file names of the segments decide.
+    /// is nil, the file names of the segments decide, unless they say fragmented MP4.
     public var segmentKind: HLSSegmentKind?
 
     /// Whether segments are in envelopes. Nil until one was checked: `HLSRewriting.segmentToProbe` says which.

@@ -175,6 +175,7 @@ private struct Alternatives {
             changes = true
         }
         guard changes else { return }
+        scope.beginSegment()
         let key = try? scope.key(formats: [.playReady])
         hasPlayReady = key?.keyFormat == HLSKeyFormat.playReady.name
     }

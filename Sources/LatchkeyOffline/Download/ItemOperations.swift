@@ -145,6 +145,8 @@ actor ItemOperations {
             last = nil
         }
         if let outcome { (download, status) = (nil, outcome) }
+        // It may have ended before it heard that it is suspended.
+        if outcome == .complete { suspended = nil }
         if let last { take(last) }
         await tell()
     }
@@ -154,8 +156,13 @@ actor ItemOperations {
     private func look() async {
         do throws(CacheError) {
             let fetcher = try await open(for: .looking)
+            let snapshot = await fetcher.store.snapshot()
+            let isComplete = snapshot?.record.isComplete == true
             switch status {
-            case .notCached, .paused, .complete: status = await fetcher.store.record.isComplete ? .complete : .paused
+            case .notCached, .paused, .complete: status = isComplete ? .complete : .paused
+            // Another process has gone on meanwhile.
+            case .waiting where suspended != nil && isComplete && snapshot?.isWhole == true:
+                (status, suspended) = (.complete, nil)
             case .failed(let error) where error.code == .damaged: status = .paused
             default: break
             }

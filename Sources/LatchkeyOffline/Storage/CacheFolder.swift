@@ -45,6 +45,23 @@ enum CacheFolder {
         }
     }
 
+    /// The path without links, of a folder that need not be there yet: the same for each spelling.
+    static func resolved(_ path: String) -> String {
+        // SAFETY: null, or a string that ends in NUL and is the caller's to free.
+        if let found = realpath(path, nil) {
+            defer { free(found) }
+            // What is no UTF-8 would be another name as a string.
+            return String(validatingCString: found) ?? path
+        }
+        // A working folder that was removed.
+        if path.isEmpty || path == "." { return path }
+        let slash = path.utf8.lastIndex(of: UInt8(ascii: "/"))
+        let name = slash.map { path[path.utf8.index(after: $0)...] } ?? path[...]
+        let folder = resolved(slash.map { $0 == path.startIndex ? "/" : String(path[..<$0]) } ?? ".")
+        if name.isEmpty || name == "." { return folder }
+        return (folder == "/" ? "" : folder) + "/" + name
+    }
+
     static func exists(_ path: String) -> Bool {
         var status = stat()
         return lstat(path, &status) == 0

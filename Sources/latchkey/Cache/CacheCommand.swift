@@ -52,23 +52,37 @@
 
         func run() async throws {
             let items: [CachedContent]
+            let unlisted: [(folder: String, error: CacheError)]
             do throws(CacheError) {
-                items = try await CachedContent.allItems(in: place.content())
+                let cache = place.content() ?? ContentCache.standard
+                items = try await CachedContent.allItems(in: cache)
+                unlisted = try await cache?.unlistedFolders() ?? []
             } catch {
                 throw ToolError(error.description)
             }
+            for (folder, error) in unlisted { warn("\(folder) is left out: \(error)") }
             var states: [CacheState] = []
             for item in items.sorted(by: { $0.contentURL < $1.contentURL }) {
                 states.append(CacheState(item, await item.refresh()))
             }
             guard !json else { return print(try JSONText.of(states)) }
-            guard !states.isEmpty else { return print("nothing is cached") }
+            guard !states.isEmpty else {
+                if unlisted.isEmpty { print("nothing is cached") }
+                return
+            }
+            for line in Self.lines(states) { print(line) }
+        }
+
+        /// The table, and under it what is wrong with items.
+        static func lines(_ states: [CacheState]) -> [String] {
             let table = TextTable(
                 titles: ["STATUS", "TYPE", "CACHED", "OF", "SIZE", "URL"], rows: states.map(\.cells), right: [2, 3, 4])
-            for line in table.lines { print(line) }
-            for state in states {
-                if let warning = state.warning { print("warning: \(state.url): \(warning)".withoutControls) }
+            let notes = states.flatMap { state in
+                [("error", state.error), ("warning", state.warning)].compactMap { kind, text in
+                    text.map { "\(kind): \(state.url): \($0)".withoutControls }
+                }
             }
+            return table.lines + notes
         }
     }
 
@@ -150,27 +164,32 @@
         }
 
         func run() async throws {
-            let items = try await chosen()
-            if all, items.isEmpty { print("nothing is cached") }
+            let (items, unlisted) = try await chosen()
+            if all, items.isEmpty, unlisted.isEmpty { print("nothing is cached") }
             try await confirm(items)
-            var isComplete = true
+            var isComplete = unlisted.isEmpty
+            for (folder, error) in unlisted {
+                StandardStream.error.write(errorLine("\(folder) stays; remove it by hand: \(error)"))
+            }
             for item in items {
                 do throws(CacheError) {
                     try await item.purgeAndWait()
                     print("removed: \(item.contentURL)".withoutControls)
                 } catch {
                     isComplete = false
-                    StandardStream.error.write("Error: \(item.contentURL): \(error)\n".withoutControls)
+                    StandardStream.error.write(errorLine("\(item.contentURL): \(error)"))
                 }
             }
             if !isComplete { throw ExitCode.failure }
         }
 
-        private func chosen() async throws -> [CachedContent] {
+        /// What is to go, and, of everything, what cannot be named.
+        private func chosen() async throws -> ([CachedContent], unlisted: [(folder: String, error: CacheError)]) {
             do throws(CacheError) {
-                let items = try await CachedContent.allItems(in: place.content())
                 let cache = place.content() ?? ContentCache.standard
-                var chosen = items.filter { all || urls.contains($0.contentURL) }
+                let items = try await CachedContent.allItems(in: cache)
+                if all { return (items, try await cache?.unlistedFolders() ?? []) }
+                var chosen = items.filter { urls.contains($0.contentURL) }
                 for url in urls where !items.contains(where: { $0.contentURL == url }) {
                     guard cache?.isCached(url) == true else {
                         print("not cached: \(url)")
@@ -179,7 +198,7 @@
                     // Its index cannot be read, so that it is not in the list.
                     chosen.append(try CachedContent(url: url, type: ContentType(url: url) ?? .mp4, cache: cache))
                 }
-                return chosen
+                return (chosen, [])
             } catch {
                 throw ToolError(error.description)
             }
@@ -220,7 +239,9 @@
         @OptionGroup var place: CachePlace
         @OptionGroup var content: ContentPlace
 
-        @Option(help: ArgumentHelp("The best variant up to this, in bits a second.", valueName: "rate"))
+        @Option(
+            help: ArgumentHelp(
+                "The best variant up to this, in bits a second, of a new download.", valueName: "rate"))
         var maximumBitRate: UInt64?
 
         @Option(
@@ -240,7 +261,7 @@
                     selection: TrackSelection(maximumBitRate: maximumBitRate, audioTracks: audio),
                     cache: place.content())
             } catch {
-                throw ToolError(error.description)
+                throw Self.end(with: error)
             }
             try await requireAudio()
             let line = DownloadLine()
@@ -254,6 +275,8 @@
             }
             interrupt.resume()
             defer { interrupt.cancel() }
+            // It holds its cache.
+            defer { withExtendedLifetime(item) {} }
             item.start(acquiresLicense: license)
             var isUnderWay = false
             for await progress in updates {
@@ -271,15 +294,11 @@
                         missing = progress.warning?.description ?? "it does not play without the network"
                     }
                     guard let missing else { return }
-                    StandardStream.error.write("Error: not ready to play: \(missing)\n".withoutControls)
+                    StandardStream.error.write(errorLine("not ready to play: \(missing)"))
                     throw ExitCode(3)
                 case .failed(let error):
                     line.finish()
-                    guard [.invalidContent, .unsupportedContent].contains(error.code) else {
-                        throw ToolError(error.description)
-                    }
-                    StandardStream.error.write("Error: \(error)\n".withoutControls)
-                    throw ExitCode(4)
+                    throw Self.end(with: error)
                 case .paused where isUnderWay, .notCached where isUnderWay:
                     line.finish()
                     throw ToolError("the download was stopped")
@@ -288,17 +307,34 @@
             }
         }
 
+        /// With the exit status of its kind.
+        private static func end(with error: CacheError) -> any Error {
+            guard [.invalidContent, .unsupportedContent].contains(error.code) else {
+                return ToolError(error.description)
+            }
+            StandardStream.error.write(errorLine("\(error)"))
+            return ExitCode(4)
+        }
+
         /// Why no license or key on this device lets the content play; nil: one does, it needs none, or the media alone names
         /// its keys. The download itself says this of keys that FairPlay-style key servers give.
         private func missingRights() async -> String? {
             var configuration = Agent.Configuration()
             configuration.outageTimeout = .zero
             configuration.cache = place.content() ?? configuration.cache
-            guard let info = try? await content.agent(configuration).contentInfo(),
-                info.keyNeeds.contains(where: { $0.keySystem != .fairPlay && !$0.keyIDs.isEmpty }),
+            let info: ContentInfo
+            do throws(AgentError) { info = try await content.agent(configuration).contentInfo() } catch {
+                return Self.obstacle(error)
+            }
+            guard info.keyNeeds.contains(where: { $0.keySystem != .fairPlay && !$0.keyIDs.isEmpty }),
                 ![.valid, .future].contains(info.rights.kind)
             else { return nil }
             return "\(info.rights.reason); latchkey cache add --license or latchkey acquire gets one that may be stored"
+        }
+
+        /// What keeps the content from playing too; nil: it is about what is not on disk, and says nothing of that.
+        static func obstacle(_ error: AgentError) -> String? {
+            error.code == .configuration ? error.description : nil
         }
 
         /// Throws `ToolError` if the content does not have an audio track that is to be downloaded. What is cached has its own

@@ -73,7 +73,7 @@
                     ] + dates + [["Audio names:", list(info.audioTrackNames)]]
                 ).lines
             if !info.tracks.isEmpty { lines += [""] + tracks(terminal) }
-            lines += ["", terminal.bold("On play")] + onPlay.map { terminal.fit("  \($0)") }
+            lines += ["", terminal.bold("On play")] + onPlay.flatMap { terminal.wrap($0) }
             return lines.joined(separator: "\n")
         }
 

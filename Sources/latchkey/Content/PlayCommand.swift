@@ -113,6 +113,9 @@
             }
         }
 
+        /// The reason comes as an event.
+        private struct NotStarted: Error {}
+
         private static let noRights = "there are no rights to play this, and no one can be asked"
 
         /// All that the agent told is shown when this returns or throws.
@@ -159,6 +162,7 @@
             // for.
             await withCheckedContinuation { done in queue.async { done.resume() } }
             screen.finish()
+            if case .failure(let error) = result, error is NotStarted { throw ToolError(screen.startFailure) }
             try result.get()
         }
 
@@ -192,14 +196,14 @@
             return screen.ask("There are no rights to play this. Acquire a license? [y/N] ")
         }
 
-        private func complain(_ text: String) { StandardStream.error.write("Error: \(text)\n") }
+        private func complain(_ text: String) { StandardStream.error.write(errorLine(text)) }
 
         private func play(
             _ agent: Agent, _ events: AsyncStream<AgentEvent>, _ screen: PlaybackScreen,
             _ playing: borrowing Mutex<Player?>
         ) async throws {
             let player = try agent.makePlayer()
-            guard player.play() else { throw ToolError("GStreamer does not start to play it") }
+            guard player.play() else { throw NotStarted() }
             // No earlier: it would be stopped while it starts.
             playing.withLock { $0 = player }
             defer { playing.withLock { $0 = nil } }
@@ -319,6 +323,10 @@
 
         /// The last thing that was wrong before playback failed: what comes later follows from it.
         var lastProblem: String? { state.withLock { $0.problem } }
+        /// Why playback did not begin at all.
+        var startFailure: String {
+            "GStreamer does not start to play it" + (lastProblem.map { ": \($0)" } ?? "; GST_DEBUG=2 logs more")
+        }
         /// Why playback is being ended, without what GStreamer adds to it.
         var abortReason: String? { state.withLock { $0.abortReason } }
 

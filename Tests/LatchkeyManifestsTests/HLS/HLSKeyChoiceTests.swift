@@ -60,6 +60,25 @@ import Testing
         #expect(try keys(lines, formats: [.identity]) == ["https://k/2"])
     }
 
+    /// As where an inserted clip is encrypted in another way: no two methods hold for one segment.
+    @Test func anotherMethodEndsTheKeysOfEarlierSegments() throws {
+        let whole = "#EXT-X-KEY:METHOD=AES-128,URI=\"https://k/1\"\n"
+        let samples = "#EXT-X-KEY:METHOD=SAMPLE-AES,URI=\"skd://2\",\(apple)\n"
+        let (one, two, three) = ("#EXTINF:1,\n1.ts\n", "#EXTINF:1,\n2.ts\n", "#EXTINF:1,\n3.ts\n")
+        for formats in [[HLSKeyFormat.identity, .fairPlay], [.fairPlay, .identity], [.fairPlay]] {
+            #expect(
+                try keys(whole + one + samples + two + whole + three, formats: formats)
+                    == ["https://k/1", "skd://2", "https://k/1"])
+        }
+        // The key of an earlier segment is no way out.
+        #expect {
+            try keys(whole + one + samples + two, formats: [])
+        } throws: { ($0 as? FormatError)?.isSameKind(as: .unsupported("")) == true }
+        // Those of the same segment are a choice.
+        #expect(try keys(whole + samples + one, formats: []) == ["https://k/1"])
+        #expect(try keys(samples + whole + one, formats: [.fairPlay]) == ["skd://2"])
+    }
+
     @Test func theErrorSaysWhatThePlaylistHas() {
         let lines = """
             #EXT-X-KEY:METHOD=SAMPLE-AES,URI="skd://1",\(apple)

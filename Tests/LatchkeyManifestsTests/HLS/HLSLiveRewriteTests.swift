@@ -35,7 +35,7 @@ import Testing
             if kind == .wholeSegments || kind == .mixed && sequence / period % 3 == 0 {
                 return "#EXT-X-KEY:METHOD=AES-128,URI=\"\(uri)\""
             }
-            // A key of another KEYFORMAT would hold beside the first.
+            // Both of one KEYFORMAT.
             if kind == .mixed { return "#EXT-X-KEY:METHOD=SAMPLE-AES,URI=\"\(uri)\"" }
             return "#EXT-X-KEY:METHOD=SAMPLE-AES,URI=\"\(uri)\",KEYFORMAT=\"com.apple.streamingkeydelivery\""
         }

@@ -264,6 +264,15 @@ import Testing
         #expect(result.isProtected)
     }
 
+    /// Without a map, `.mp4` may be the name of a transport stream.
+    @Test(arguments: ["a.mp4", "a.m4s"]) func namesOfFragmentsWithoutAMapSayNothing(name: String) throws {
+        let samples = "#EXT-X-KEY:METHOD=SAMPLE-AES,URI=\"skd://1\",KEYFORMAT=\"com.apple.streamingkeydelivery\""
+        let (seen, _, result) = try rewritten("\(samples)\n#EXTINF:4,\n\(name)")
+        #expect(seen.map(\.map) == [note(skd)])
+        #expect(result.segmentToInspect == "\(root)/\(name)")
+        #expect(try rewritten("#EXTINF:4,\n\(name)").result.segmentToInspect == nil)
+    }
+
     /// The first bytes of a segment that is encrypted as a whole tell nothing.
     @Test func whatCannotBeInspected() throws {
         let key = "#EXT-X-KEY:METHOD=AES-128,URI=\"k\"\n#EXTINF:4,\na\n"

@@ -26,6 +26,14 @@ struct HLSOfflineMediaTests {
         #expect(media.keys.isEmpty && media.indispensableKeys == ["skd://a", "skd://b"])
     }
 
+    /// The segment in front has a key of its own.
+    @Test func aKeyOfAnotherMethodIsThatOfTheSegmentsBehindIt() throws {
+        let media = try media(
+            "#EXT-X-KEY:METHOD=AES-128,URI=\"https://k/1\"", "#EXTINF:2,", "1.ts", own, "#EXTINF:2,", "2.ts")
+        #expect(media.keys == ["https://k/1"] && media.serverKeys.map(\.uri) == ["skd://a"])
+        #expect(media.pieces.map(\.isEncryptedAsWhole) == [true, false])
+    }
+
     private let own = "#EXT-X-KEY:METHOD=SAMPLE-AES,URI=\"skd://a\",KEYFORMAT=\"com.apple.streamingkeydelivery\""
     private let playReady = #"#EXT-X-KEY:METHOD=SAMPLE-AES,URI="data:,b",KEYFORMAT="com.microsoft.playready""#
     private let widevine =

@@ -35,10 +35,15 @@ enum NamedCaches {
     private static let caches = Mutex<[String: ContentCache]>([:])
 
     static func cache(in folder: String) -> ContentCache {
-        caches.withLock { caches in
-            if let known = caches[folder] { return known }
-            let cache = ContentCache(ContentCache.Configuration(folder: folder))
-            caches[folder] = cache
+        let place = ContentCache.place(of: folder)
+        // The one that agents play from.
+        if let standard = ContentCache.standard, ContentCache.place(of: standard.configuration.folder) == place {
+            return standard
+        }
+        return caches.withLock { caches in
+            if let known = caches[place] { return known }
+            let cache = ContentCache(ContentCache.Configuration(folder: place))
+            caches[place] = cache
             return cache
         }
     }

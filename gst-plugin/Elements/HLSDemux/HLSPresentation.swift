@@ -616,14 +616,18 @@ extension HLSPresentation {
             defer { state.first = nil }
             return state.first
         }
-        let response: HTTPResponse
+        var response: HTTPResponse
         if let first {
             response = first
         } else {
             // Numbers that only the stock demuxer knows mean nothing to the origin.
             let query = state.withLock { $0.numberedAnew.contains(url) } ? nil : request.query
-            response = try await origin.response(
-                .playlist, HLSDeliveryDirectives.forwarding(query ?? "", to: url), for: request)
+            let asked = HLSDeliveryDirectives.forwarding(query ?? "", to: url)
+            response = try await origin.response(.playlist, asked, for: request)
+            // A number that is too high (draft-pantos-hls-rfc8216bis, 6.2.5.2): the encoder may have started anew.
+            if response.status == 400, asked != url, await pausesIfLive() {
+                response = try await origin.response(.playlist, url, for: request)
+            }
         }
         if response.status == 304 {
             return (LoopbackResponse(status: 304, headers: HLSOrigin.returned(response.headers)), nil)

@@ -218,6 +218,18 @@ test_download (void)
   g_assert_cmpint (all->first_type, ==, LATCHKEY_CONTENT_PIFF);
   g_free (all->first_url);
 
+  /* Another spelling of the folder is the same cache, which knows what happens there. */
+  gchar *name = g_path_get_basename (folder), *spelling = g_strdup_printf ("%s/../%s/", folder, name);
+  LatchkeyCacheOptions options = { .size = sizeof options, .folder = spelling };
+  LatchkeyCachedContent *same =
+      latchkey_cached_content_new (latchkey_cached_content_get_url (film), LATCHKEY_CONTENT_PIFF, &options);
+  progress = latchkey_cached_content_get_progress (same);
+  g_assert_cmpint (latchkey_cache_progress_get_status (progress), ==, LATCHKEY_CACHE_COMPLETE);
+  latchkey_cache_progress_unref (progress);
+  latchkey_cached_content_unref (same);
+  g_free (spelling);
+  g_free (name);
+
   latchkey_cached_content_purge (film);
   progress = wait_for_status (seen, LATCHKEY_CACHE_NOT_CACHED);
   g_assert_cmpuint (latchkey_cache_progress_get_cached_size (progress), ==, 0);
