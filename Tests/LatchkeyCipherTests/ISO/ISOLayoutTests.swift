@@ -298,6 +298,25 @@ import Testing
         #expect(try InitSegment(marked).tracks.first?.encryption?.keyID == keyID)
     }
 
+    /// As QuickTime ends a list of boxes, and as some writers pad them.
+    @Test(arguments: [1, 4, 7, 12]) func zerosAtTheEndOfContainers(count: Int) throws {
+        let zeros = [UInt8](repeating: 0, count: count)
+        let track = BoxBuilder.box("trak", Array(BoxBuilder.track().dropFirst(8)), zeros)
+        let movie = BoxBuilder.box("moov", track, BoxBuilder.trackExtends, zeros)
+        let fragment = BoxBuilder.fragment { size in
+            [
+                BoxBuilder.tfhd(), BoxBuilder.trun(offset: size + 8, sizes: [20, 30]),
+                BoxBuilder.full("senc", BoxBuilder.number(2, 4) + Self.vectors.flatMap(\.self)), zeros,
+            ]
+        }
+        #expect(try samples(movie + fragment + Self.media).map(\.vector) == [0xA1, 0xA2])
+        // What is put behind the boxes is found again.
+        let (keyID, box) = (KeyID(high: 1, low: 2), PSSHBox(system: .playReady, data: [1]))
+        let section = try InitSegment(InitSegment(movie).rewriting(keyID: keyID, protectionBoxes: [box]))
+        #expect(section.keyIDs == [keyID])
+        #expect(section.protectionBoxes == [box])
+    }
+
     @Test func fragmentsWithoutAMovieAreWhatTheDefaultsSay() throws {
         let fragment = BoxBuilder.fragment { size in
             [
