@@ -50,7 +50,7 @@ struct ISOAuxiliaryInformation {
     private var lists: [List] = []
 
     /// Why one of the boxes cannot be read.
-    private var problem: FormatError?
+    private(set) var problem: FormatError?
     /// The name of a box behind the lists that are read.
     private var excess: String?
 
