@@ -109,7 +109,8 @@ struct ISOFragment: Sendable {
             entries: entries,
             groups: track.isHidden ? ISOSampleGroups() : try ISOSampleGroups(boxes, in: bytes, of: track.groups),
             trackGroups: track.groups.descriptions,
-            encryptions: table.encryptions, limit: left, place: "track \(track.id) of the fragment at \(offset)")
+            encryptions: table.encryptions, limit: left, total: Self.maximumSamples,
+            place: "track \(track.id) of the fragment at \(offset)")
         try Self.place(boxes, in: bytes, header, into: &layout, dataEnd: &dataEnd)
         left -= layout.samples.count
         guard !track.isHidden else { return true }

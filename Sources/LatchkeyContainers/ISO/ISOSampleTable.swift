@@ -39,10 +39,12 @@ struct ISOSampleTable: Sendable {
         }
         guard !isSorted else { return }
         samples.sort { ($0.offset, $0.size) < ($1.offset, $1.size) }
-        var kept: [Sample] = []
-        kept.reserveCapacity(samples.count)
-        for sample in samples {
-            if let last = kept.last, sample.offset < last.end {
+        // In place: there may be millions.
+        var kept = 0
+        for index in samples.indices {
+            let sample = samples[index]
+            if kept > 0, sample.offset < samples[kept - 1].end {
+                let last = samples[kept - 1]
                 let isSame =
                     last.offset == sample.offset && last.size == sample.size
                     && encryptions[Int(last.encryption)] == encryptions[Int(sample.encryption)]
@@ -50,10 +52,11 @@ struct ISOSampleTable: Sendable {
                     throw .malformed("\(place): two encrypted samples share the bytes at \(sample.offset)")
                 }
             } else {
-                kept.append(sample)
+                samples[kept] = sample
+                kept += 1
             }
         }
-        samples = kept
+        samples.removeLast(samples.count - kept)
     }
 
     /// The first sample that ends behind `offset`.
@@ -237,8 +240,9 @@ struct ISOSampleLayout {
         var encryption: UInt16?
     }
 
-    /// The most samples of one box.
-    let limit: Int
+    /// The most samples of the track: what other tracks leave of those of the box.
+    private let limit: Int
+    private let total: Int
     let place: String
     private(set) var samples: [Sample] = []
     /// The first sample of each chunk or track run.
@@ -265,9 +269,10 @@ struct ISOSampleLayout {
     ///   - entries: what the sample entries of the track say; nil for a clear one. None at all: nothing is encrypted.
     ///   - groups: those beside the samples. `ISOSampleGroups.ownIndex` tells which of a fragment's are its own.
     ///   - encryptions: those that samples of other tracks have; the indices go on from there.
+    ///   - limit: the most samples of the track, out of `total` of all tracks.
     init(
         entries: [ISOEncryption?], groups: ISOSampleGroups, trackGroups: [ISOEncryption],
-        encryptions: [ISOEncryption], limit: Int, place: String
+        encryptions: [ISOEncryption], limit: Int, total: Int, place: String
     ) {
         self.entries = entries
         self.trackGroups = trackGroups
@@ -275,14 +280,25 @@ struct ISOSampleLayout {
         cursor = ISOSampleGroups.Cursor(groups)
         self.encryptions = encryptions
         self.limit = limit
+        self.total = total
         self.place = place
+    }
+
+    private var excess: FormatError {
+        .tooLarge("\(place): with it, the encrypted tracks have more than \(total) samples")
+    }
+
+    /// Makes room for so many samples. Throws `tooLarge` if there may not be so many.
+    mutating func reserve(_ count: Int) throws(FormatError) {
+        guard count <= limit - samples.count else { throw excess }
+        samples.reserveCapacity(samples.count + count)
     }
 
     mutating func startRun() { runs.append(samples.count) }
 
     /// Adds the next sample. `entry` counts from 1, as `sample_description_index` does.
     mutating func append(offset: UInt64, size: UInt32, entry: UInt32) throws(FormatError) {
-        guard samples.count < limit else { throw .tooLarge("\(place): more than \(limit) samples") }
+        guard samples.count < limit else { throw excess }
         guard offset <= UInt64(Int64.max) - UInt64(size) else { throw .malformed("\(place): a sample at \(offset)") }
         var encryption: UInt16?
         switch try verdict(entry: entry, group: cursor.next()) {
