@@ -283,10 +283,9 @@ import Testing
         let groups = BoxBuilder.full(
             "sgpd", version: 1, type + BoxBuilder.number(20, 4) + BoxBuilder.number(1, 4) + BoxBuilder.number(0, 20))
         let runs = BoxBuilder.full(
-            "sbgp",
-            type + BoxBuilder.number(2, 4) + BoxBuilder.number(1, 4) + BoxBuilder.number(0, 4)
-                + BoxBuilder.number(1, 4) + BoxBuilder.number(isClear ? 0x10001 : 0, 4))
-        for sizes in [[8] + BoxBuilder.number(1, 4), [0] + BoxBuilder.number(1, 4) + [8]] as [[UInt8]] {
+            "sbgp", type, BoxBuilder.number(2, 4), BoxBuilder.number(1, 4), BoxBuilder.number(0, 4),
+            BoxBuilder.number(1, 4), BoxBuilder.number(isClear ? 0x10001 : 0, 4))
+        for sizes in [[8, 0, 0, 0, 1], [0, 0, 0, 0, 1, 8]] as [[UInt8]] {
             let fragment = BoxBuilder.fragment { size in
                 // The IV stands at the end.
                 [
