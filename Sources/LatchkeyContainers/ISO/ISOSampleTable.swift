@@ -4,19 +4,32 @@ import LatchkeyProtection
 
 /// The encrypted samples of a `moov` or `moof` box, in the order of the file.
 ///
-/// Kept small: 24 bytes a sample, and subsample maps stay in the bytes of the box until a plan is asked for.
+/// Kept small: 16 bytes a sample, and subsample maps stay in the bytes of the box until a plan is asked for.
 struct ISOSampleTable: Sendable {
     struct Sample: Sendable {
-        /// In the file.
-        var offset: UInt64
-        var size: UInt32
-        /// Where the IV and the subsample map start in `auxiliary`; the largest number for a sample without.
-        var auxiliary: UInt32
-        /// Index into `encryptions`.
-        var encryption: UInt16
-        var hasSubsamples: Bool
+        /// No sample ends behind this place in a file: 128 TiB.
+        static let largestEnd: UInt64 = 1 << 47
 
-        var end: UInt64 { offset &+ UInt64(size) }
+        /// The offset in the upper 47 bits, whether there are subsamples in the next one, and the encryption.
+        private let packed: UInt64
+        let size: UInt32
+        /// Where the IV and the subsample map start in `auxiliary`; the largest number for a sample without.
+        let auxiliary: UInt32
+
+        /// - Parameters:
+        ///   - offset: in the file; at most `largestEnd`, less the size.
+        ///   - encryption: index into `encryptions`.
+        init(offset: UInt64, size: UInt32, auxiliary: UInt32, encryption: UInt16, hasSubsamples: Bool) {
+            let mark: UInt64 = hasSubsamples ? 1 << 16 : 0
+            packed = offset << 17 | mark | UInt64(encryption)
+            self.size = size
+            self.auxiliary = auxiliary
+        }
+
+        var offset: UInt64 { packed >> 17 }
+        var end: UInt64 { offset + UInt64(size) }
+        var encryption: UInt16 { UInt16(truncatingIfNeeded: packed) }
+        var hasSubsamples: Bool { packed & (1 << 16) != 0 }
     }
 
     static let noAuxiliary = UInt32.max
@@ -299,7 +312,9 @@ struct ISOSampleLayout {
     /// Adds the next sample. `entry` counts from 1, as `sample_description_index` does.
     mutating func append(offset: UInt64, size: UInt32, entry: UInt32) throws(FormatError) {
         guard samples.count < limit else { throw excess }
-        guard offset <= UInt64(Int64.max) - UInt64(size) else { throw .malformed("\(place): a sample at \(offset)") }
+        guard offset < ISOSampleTable.Sample.largestEnd - UInt64(size) else {
+            throw .malformed("\(place): a sample at \(offset)")
+        }
         var encryption: UInt16?
         switch try verdict(entry: entry, group: cursor.next()) {
         case .encrypted(let index):

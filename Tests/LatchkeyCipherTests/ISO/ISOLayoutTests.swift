@@ -643,6 +643,19 @@ import Testing
         #expect(error.reason == "track 7: with it, the encrypted tracks have more than \(4 << 20) samples")
     }
 
+    /// No file is that large.
+    @Test func aSampleBehindTheLargestPlaceIsRefused() throws {
+        let table = [
+            BoxBuilder.full("stsz", BoxBuilder.number(8, 4) + BoxBuilder.number(1, 4)),
+            BoxBuilder.full(
+                "stsc", BoxBuilder.number(1, 4), BoxBuilder.number(1, 4), BoxBuilder.number(1, 4),
+                BoxBuilder.number(1, 4)),
+            BoxBuilder.full("co64", BoxBuilder.number(1, 4) + BoxBuilder.number(1 << 47, 8)),
+        ]
+        let error = try failure(BoxBuilder.movie(BoxBuilder.track(table: table)) + Self.media)
+        #expect(error.reason == "track 1: a sample at \(1 << 47)")
+    }
+
     @Test(arguments: ["saiz", "saio", "senc", "sgpd", "sbgp", "trun"])
     func countsPastTheEndOfTheBoxAreRefused(type: String) throws {
         let count = BoxBuilder.number(0xFFFF_FFFF, 4)
