@@ -7,8 +7,8 @@ import LatchkeyProtection
 struct ISOFragment: Sendable {
     /// In bytes.
     static let maximumSize: UInt64 = 16 << 20
-    /// The most samples of all tracks together.
-    static let maximumSamples = 1 << 18
+    /// The most samples of all tracks together: ffmpeg may put all sound of a file into one fragment.
+    static let maximumSamples = 1 << 19
     static let maximumTracks = 256
 
     private(set) var table = ISOSampleTable()
@@ -173,6 +173,7 @@ struct ISOFragment: Sendable {
             let sizeOffset = fields[0] ? 4 : 0
             let stride = fields.count { $0 } * 4
             let rows = try ISORows(&reader, count: count, stride: stride)
+            try layout.check(rows.count)
             layout.startRun()
             for row in 0..<rows.count {
                 let size = fields[1] ? rows.uint32(row, sizeOffset) : header.size

@@ -298,12 +298,17 @@ struct ISOSampleLayout {
     }
 
     private var excess: FormatError {
-        .tooLarge("\(place): with it, the encrypted tracks have more than \(total) samples")
+        .tooLarge("\(place): with it, the tracks have more than \(total) samples")
     }
 
-    /// Makes room for so many samples. Throws `tooLarge` if there may not be so many.
-    mutating func reserve(_ count: Int) throws(FormatError) {
+    /// Throws `tooLarge` if there may not be so many more samples.
+    func check(_ count: Int) throws(FormatError) {
         guard count <= limit - samples.count else { throw excess }
+    }
+
+    /// Makes room for so many more. Throws as `check` does.
+    mutating func reserve(_ count: Int) throws(FormatError) {
+        try check(count)
         samples.reserveCapacity(samples.count + count)
     }
 
