@@ -22,7 +22,8 @@ struct ISOAuxiliaryInformation {
         var rows: ISORows
         var count: Int
 
-        func size(of sample: Int) -> UInt8 { common > 0 ? common : rows.uint8(sample) }
+        /// Samples behind the last size have no information (ISO/IEC 14496-12, 8.7.8.3).
+        func size(of sample: Int) -> UInt8 { sample >= count ? 0 : common > 0 ? common : rows.uint8(sample) }
     }
 
     struct List {
@@ -49,7 +50,7 @@ struct ISOAuxiliaryInformation {
     private var lists: [List] = []
 
     /// Why one of the boxes cannot be read.
-    private var problem: FormatError?
+    private(set) var problem: FormatError?
     /// The name of a box behind the lists that are read.
     private var excess: String?
 
@@ -322,11 +323,15 @@ struct ISOAuxiliaryInformation {
 
     /// Whether the sizes have room for the IVs of encrypted samples alone. IVs may be any bytes, so that those at any place fit.
     private func areSizesOfVectors(_ layout: ISOSampleLayout) -> Bool {
-        guard let sizes, sizes.count >= layout.samples.count else { return false }
+        guard let sizes, Self.areClear(layout.samples.dropFirst(sizes.count)) else { return false }
         return layout.samples.indices.allSatisfy { index in
             guard let encryption = layout.samples[index].encryption else { return true }
             return Int(sizes.size(of: index)) == layout.encryptions[Int(encryption)].initializationVectorSize
         }
+    }
+
+    private static func areClear(_ samples: ArraySlice<ISOSampleLayout.Sample>) -> Bool {
+        samples.allSatisfy { $0.encryption == nil }
     }
 
     /// Whether the list is made of the IVs of the encrypted samples, and has as many entries as it should.
@@ -385,7 +390,7 @@ struct ISOAuxiliaryInformation {
         external: (Range<UInt64>) -> ArraySlice<UInt8>?
     ) throws(FormatError) -> [Int] {
         guard case .sized(let base) = candidate, let sizes, let offsets else { return [] }
-        guard sizes.count >= layout.samples.count else {
+        guard Self.areClear(layout.samples.dropFirst(sizes.count)) else {
             throw .malformed("box “saiz” has \(sizes.count) of \(layout.samples.count) samples")
         }
         guard offsets.count == 1 || offsets.count >= layout.runs.count else {

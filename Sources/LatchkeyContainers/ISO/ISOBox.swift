@@ -24,12 +24,18 @@ public struct ISOBox: Hashable, Sendable {
     public static func boxes(
         in bytes: [UInt8], range: Range<Int>, container: String = "file"
     ) throws(FormatError) -> [ISOBox] {
+        try boxes(in: bytes, range: range, container: container, mayEndInZeros: false)
+    }
+
+    private static func boxes(
+        in bytes: [UInt8], range: Range<Int>, container: String, mayEndInZeros: Bool
+    ) throws(FormatError) -> [ISOBox] {
         guard range.lowerBound >= 0, range.upperBound <= bytes.count else {
             throw .truncated("\(container): its boxes go past the end")
         }
         var boxes: [ISOBox] = []
         var reader = ByteReader(bytes[range], structure: container)
-        while !reader.isAtEnd {
+        while !reader.isAtEnd, !mayEndInZeros || reader.rest.contains(where: { $0 != 0 }) {
             guard boxes.count < maximumCount else {
                 throw .tooLarge("\(container): more than \(maximumCount) boxes")
             }
@@ -54,13 +60,15 @@ public struct ISOBox: Hashable, Sendable {
         return boxes
     }
 
-    /// The boxes within this one, `skipping` that many bytes behind its header. Throws `truncated` where the box ends
-    /// before that or a box within goes past its end, `malformed` for a size below that of a header, `tooLarge` for too
+    /// The boxes within this one, `skipping` that many bytes behind its header. Zeros behind the last box are no box:
+    /// QuickTime ends lists with four of them, and some writers pad boxes. Throws `truncated` where the box ends before
+    /// its first box or a box within goes past its end, `malformed` for a size below that of a header, `tooLarge` for too
     /// many boxes.
     public func children(in bytes: [UInt8], skipping: Int = 0) throws(FormatError) -> [ISOBox] {
         guard skipping >= 0, skipping <= body.count else { throw .truncated("box “\(type)”: \(body.count) bytes") }
         return try Self.boxes(
-            in: bytes, range: body.lowerBound + skipping..<body.upperBound, container: "box “\(type)”")
+            in: bytes, range: body.lowerBound + skipping..<body.upperBound, container: "box “\(type)”",
+            mayEndInZeros: true)
     }
 
     /// A cursor over what stands behind the header.

@@ -7,8 +7,8 @@ import LatchkeyProtection
 struct ISOFragment: Sendable {
     /// In bytes.
     static let maximumSize: UInt64 = 16 << 20
-    /// The most samples of all tracks together.
-    static let maximumSamples = 1 << 18
+    /// The most samples of all tracks together: ffmpeg may put all sound of a file into one fragment.
+    static let maximumSamples = 1 << 19
     static let maximumTracks = 256
 
     private(set) var table = ISOSampleTable()
@@ -109,7 +109,8 @@ struct ISOFragment: Sendable {
             entries: entries,
             groups: track.isHidden ? ISOSampleGroups() : try ISOSampleGroups(boxes, in: bytes, of: track.groups),
             trackGroups: track.groups.descriptions,
-            encryptions: table.encryptions, limit: left, place: "track \(track.id) of the fragment at \(offset)")
+            encryptions: table.encryptions, limit: left, total: Self.maximumSamples,
+            place: "track \(track.id) of the fragment at \(offset)")
         try Self.place(boxes, in: bytes, header, into: &layout, dataEnd: &dataEnd)
         left -= layout.samples.count
         guard !track.isHidden else { return true }
@@ -172,6 +173,7 @@ struct ISOFragment: Sendable {
             let sizeOffset = fields[0] ? 4 : 0
             let stride = fields.count { $0 } * 4
             let rows = try ISORows(&reader, count: count, stride: stride)
+            try layout.check(rows.count)
             layout.startRun()
             for row in 0..<rows.count {
                 let size = fields[1] ? rows.uint32(row, sizeOffset) : header.size

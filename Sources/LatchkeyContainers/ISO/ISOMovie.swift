@@ -8,8 +8,8 @@ struct ISOMovie: Sendable {
     /// In bytes.
     static let maximumSize: UInt64 = 48 << 20
     static let maximumTracks = 256
-    /// The most samples of all tracks together.
-    static let maximumSamples = 2 << 20
+    /// The most samples of all protected tracks together: more than 24 hours of sound have.
+    static let maximumSamples = 4 << 20
 
     private(set) var tracks: [UInt32: ISOTrack] = [:]
     private(set) var table = ISOSampleTable()
@@ -125,7 +125,7 @@ struct ISOMovie: Sendable {
         guard track.isProtected || information.filledBox != nil else { return }
         var layout = ISOSampleLayout(
             entries: track.entries, groups: track.groups, trackGroups: track.groups.descriptions,
-            encryptions: table.encryptions, limit: left, place: "track \(track.id)")
+            encryptions: table.encryptions, limit: left, total: Self.maximumSamples, place: "track \(track.id)")
         try ISOChunks(track.tables, in: bytes).place(into: &layout)
         guard !layout.samples.isEmpty else { return }
         left -= layout.samples.count
@@ -176,6 +176,7 @@ struct ISOChunks {
     /// Adds the samples to `layout`, each chunk a run.
     func place(into layout: inout ISOSampleLayout) throws(FormatError) {
         guard sampleCount > 0, offsets.count > 0, toChunks.count > 0 else { return }
+        try layout.reserve(Int(sampleCount))
         var sample = 0
         var row = 0
         for chunk in 0..<offsets.count {

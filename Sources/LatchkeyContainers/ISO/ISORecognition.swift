@@ -135,8 +135,8 @@ extension ISORecognition {
     /// The bytes are not quoted: they may be those of a keys file.
     static let noBox = FormatError.otherFormat("no box of ISO media stands at the start")
 
-    /// Whether a fragment has a list of IVs, and so encrypted samples, although no `moov` says so: `bytes` are its start.
-    /// Nil where more bytes are needed to know.
+    /// Whether a fragment has IVs or subsamples, and so encrypted samples, although no `moov` says so: `bytes` are its
+    /// start. Nil where more bytes are needed to know. Boxes that cannot be read count as such.
     public static func isEncryptedFragment(_ bytes: [UInt8]) -> Bool? {
         guard let header = try? ISOBoxHeader(bytes.prefix(16), at: 0) else { return bytes.count < 16 ? nil : false }
         guard header.type == "moof", let end = try? header.end(from: 0), end <= ISOFragment.maximumSize else {
@@ -146,9 +146,10 @@ extension ISORecognition {
         let boxes = (try? ISOBox.boxes(in: bytes, range: 0..<Int(end)))?.first.flatMap { try? $0.children(in: bytes) }
         return (boxes ?? []).contains { box in
             guard box.type == "traf", let children = try? box.children(in: bytes) else { return false }
-            return children.contains {
-                $0.type == "senc" || $0.isExtended(ISOExtendedType.sampleEncryption, in: bytes)
+            guard let information = try? ISOAuxiliaryInformation(children, in: bytes), information.problem == nil else {
+                return true
             }
+            return information.filledBox != nil
         }
     }
 }

@@ -4,19 +4,32 @@ import LatchkeyProtection
 
 /// The encrypted samples of a `moov` or `moof` box, in the order of the file.
 ///
-/// Kept small: 24 bytes a sample, and subsample maps stay in the bytes of the box until a plan is asked for.
+/// Kept small: 16 bytes a sample, and subsample maps stay in the bytes of the box until a plan is asked for.
 struct ISOSampleTable: Sendable {
     struct Sample: Sendable {
-        /// In the file.
-        var offset: UInt64
-        var size: UInt32
-        /// Where the IV and the subsample map start in `auxiliary`; the largest number for a sample without.
-        var auxiliary: UInt32
-        /// Index into `encryptions`.
-        var encryption: UInt16
-        var hasSubsamples: Bool
+        /// No sample ends behind this place in a file: 128 TiB.
+        static let largestEnd: UInt64 = 1 << 47
 
-        var end: UInt64 { offset &+ UInt64(size) }
+        /// The offset in the upper 47 bits, whether there are subsamples in the next one, and the encryption.
+        private let packed: UInt64
+        let size: UInt32
+        /// Where the IV and the subsample map start in `auxiliary`; the largest number for a sample without.
+        let auxiliary: UInt32
+
+        /// - Parameters:
+        ///   - offset: in the file; at most `largestEnd`, less the size.
+        ///   - encryption: index into `encryptions`.
+        init(offset: UInt64, size: UInt32, auxiliary: UInt32, encryption: UInt16, hasSubsamples: Bool) {
+            let mark: UInt64 = hasSubsamples ? 1 << 16 : 0
+            packed = offset << 17 | mark | UInt64(encryption)
+            self.size = size
+            self.auxiliary = auxiliary
+        }
+
+        var offset: UInt64 { packed >> 17 }
+        var end: UInt64 { offset + UInt64(size) }
+        var encryption: UInt16 { UInt16(truncatingIfNeeded: packed) }
+        var hasSubsamples: Bool { packed & (1 << 16) != 0 }
     }
 
     static let noAuxiliary = UInt32.max
@@ -39,10 +52,12 @@ struct ISOSampleTable: Sendable {
         }
         guard !isSorted else { return }
         samples.sort { ($0.offset, $0.size) < ($1.offset, $1.size) }
-        var kept: [Sample] = []
-        kept.reserveCapacity(samples.count)
-        for sample in samples {
-            if let last = kept.last, sample.offset < last.end {
+        // In place: there may be millions.
+        var kept = 0
+        for index in samples.indices {
+            let sample = samples[index]
+            if kept > 0, sample.offset < samples[kept - 1].end {
+                let last = samples[kept - 1]
                 let isSame =
                     last.offset == sample.offset && last.size == sample.size
                     && encryptions[Int(last.encryption)] == encryptions[Int(sample.encryption)]
@@ -50,10 +65,11 @@ struct ISOSampleTable: Sendable {
                     throw .malformed("\(place): two encrypted samples share the bytes at \(sample.offset)")
                 }
             } else {
-                kept.append(sample)
+                samples[kept] = sample
+                kept += 1
             }
         }
-        samples = kept
+        samples.removeLast(samples.count - kept)
     }
 
     /// The first sample that ends behind `offset`.
@@ -237,8 +253,9 @@ struct ISOSampleLayout {
         var encryption: UInt16?
     }
 
-    /// The most samples of one box.
-    let limit: Int
+    /// The most samples of the track: what other tracks leave of those of the box.
+    private let limit: Int
+    private let total: Int
     let place: String
     private(set) var samples: [Sample] = []
     /// The first sample of each chunk or track run.
@@ -265,9 +282,10 @@ struct ISOSampleLayout {
     ///   - entries: what the sample entries of the track say; nil for a clear one. None at all: nothing is encrypted.
     ///   - groups: those beside the samples. `ISOSampleGroups.ownIndex` tells which of a fragment's are its own.
     ///   - encryptions: those that samples of other tracks have; the indices go on from there.
+    ///   - limit: the most samples of the track, out of `total` of all tracks.
     init(
         entries: [ISOEncryption?], groups: ISOSampleGroups, trackGroups: [ISOEncryption],
-        encryptions: [ISOEncryption], limit: Int, place: String
+        encryptions: [ISOEncryption], limit: Int, total: Int, place: String
     ) {
         self.entries = entries
         self.trackGroups = trackGroups
@@ -275,15 +293,33 @@ struct ISOSampleLayout {
         cursor = ISOSampleGroups.Cursor(groups)
         self.encryptions = encryptions
         self.limit = limit
+        self.total = total
         self.place = place
+    }
+
+    private var excess: FormatError {
+        .tooLarge("\(place): with it, the tracks have more than \(total) samples")
+    }
+
+    /// Throws `tooLarge` if there may not be so many more samples.
+    func check(_ count: Int) throws(FormatError) {
+        guard count <= limit - samples.count else { throw excess }
+    }
+
+    /// Makes room for so many more. Throws as `check` does.
+    mutating func reserve(_ count: Int) throws(FormatError) {
+        try check(count)
+        samples.reserveCapacity(samples.count + count)
     }
 
     mutating func startRun() { runs.append(samples.count) }
 
     /// Adds the next sample. `entry` counts from 1, as `sample_description_index` does.
     mutating func append(offset: UInt64, size: UInt32, entry: UInt32) throws(FormatError) {
-        guard samples.count < limit else { throw .tooLarge("\(place): more than \(limit) samples") }
-        guard offset <= UInt64(Int64.max) - UInt64(size) else { throw .malformed("\(place): a sample at \(offset)") }
+        guard samples.count < limit else { throw excess }
+        guard offset < ISOSampleTable.Sample.largestEnd - UInt64(size) else {
+            throw .malformed("\(place): a sample at \(offset)")
+        }
         var encryption: UInt16?
         switch try verdict(entry: entry, group: cursor.next()) {
         case .encrypted(let index):

@@ -222,23 +222,16 @@ struct SampleEntry {
 
     func children(in bytes: [UInt8]) throws(FormatError) -> [ISOBox] {
         guard fieldSize <= box.body.count else { return [] }
-        // QuickTime ends a list of boxes with four zero bytes, and some entries have other data there.
+        // Some clear entries have other data there.
         let isPlain = !["encv", "enca", "enct", "encs"].contains(box.type)
         if isPlain { return (try? box.children(in: bytes, skipping: fieldSize)) ?? [] }
-        return try ISOBox.boxes(
-            in: bytes, range: Self.boxRange(of: box, in: bytes, skipping: fieldSize), container: "box “\(box.type)”")
+        return try box.children(in: bytes, skipping: fieldSize)
     }
 
-    /// Where the boxes of an entry stand. Fewer than 8 zeros behind the last one are no box: QuickTime ends lists so.
-    /// `fieldSize`: no more than the entry has.
-    static func boxRange(of box: ISOBox, in bytes: [UInt8], skipping fieldSize: Int) -> Range<Int> {
-        let whole = box.body.dropFirst(fieldSize)
-        let zeros = box.reader(bytes).rest.suffix(min(7, whole.count)).reversed().prefix { $0 == 0 }.count
-        for count in 0...zeros {
-            let range = whole.lowerBound..<whole.upperBound - count
-            if (try? ISOBox.boxes(in: bytes, range: range)) != nil { return range }
-        }
-        return whole
+    /// Behind the last box of an entry, in front of zeros that end the list. `fieldSize`: no more than the entry has.
+    static func boxesEnd(of box: ISOBox, in bytes: [UInt8], skipping fieldSize: Int) -> Int {
+        guard let boxes = try? box.children(in: bytes, skipping: fieldSize) else { return box.body.upperBound }
+        return boxes.last?.range.upperBound ?? box.body.lowerBound + fieldSize
     }
 
     /// The `sinf` boxes, each of which is a way to decrypt the samples: those of schemes that are known; if none is, all.
@@ -273,9 +266,7 @@ struct SampleEntry {
         let ends = fields.indices.dropFirst(8).lazy.filter { fields[$0] == 0 }.prefix(3)
         let sizes = [8] + ends.map { $0 - fields.startIndex + 1 } + [38]
         return sizes.first { size in
-            guard size <= box.body.count else { return false }
-            let range = boxRange(of: box, in: bytes, skipping: size)
-            return (try? ISOBox.boxes(in: bytes, range: range))?.contains { $0.type == "sinf" } ?? false
+            (try? box.children(in: bytes, skipping: size))?.contains { $0.type == "sinf" } ?? false
         } ?? 8
     }
 }
@@ -400,8 +391,8 @@ private struct InitSegmentWriter {
             if isTable, !child.type.hasPrefix("enc"), child.body.count >= entry.fieldSize {
                 let sample = begin(entry.type)
                 // Nothing is read behind the end of a list.
-                let boxes = SampleEntry.boxRange(of: child, in: source, skipping: entry.fieldSize)
-                output += source[child.body.lowerBound..<boxes.upperBound]
+                let boxesEnd = SampleEntry.boxesEnd(of: child, in: source, skipping: entry.fieldSize)
+                output += source[child.body.lowerBound..<boxesEnd]
                 output += Self.protection(of: source[child.range], clearTracks)
                 try end(sample)
             } else if child.type == path.first {

@@ -276,4 +276,35 @@ import Testing
         let list = BoxBuilder.full("senc", BoxBuilder.number(2, 4) + entries)
         #expect(try ISOLayoutTests().samples(sound([groups, runs, list])).map(\.vector) == [0xA2])
     }
+
+    /// `saiz` has the first sample alone. The second one is clear by its group, or else it lacks its IV.
+    @Test(arguments: [true, false]) func sizesMayEndInFrontOfClearSamples(isClear: Bool) throws {
+        let type = Array("seig".utf8)
+        let groups = BoxBuilder.full(
+            "sgpd", version: 1, type + BoxBuilder.number(20, 4) + BoxBuilder.number(1, 4) + BoxBuilder.number(0, 20))
+        let runs = BoxBuilder.full(
+            "sbgp", type, BoxBuilder.number(2, 4), BoxBuilder.number(1, 4), BoxBuilder.number(0, 4),
+            BoxBuilder.number(1, 4), BoxBuilder.number(isClear ? 0x10001 : 0, 4))
+        for sizes in [[8, 0, 0, 0, 1], [0, 0, 0, 0, 1, 8]] as [[UInt8]] {
+            let fragment = BoxBuilder.fragment { size in
+                // The IV stands at the end.
+                [
+                    BoxBuilder.tfhd(), BoxBuilder.trun(offset: size + 8, sizes: Self.sizes), groups, runs,
+                    BoxBuilder.full("saiz", sizes),
+                    BoxBuilder.full("saio", BoxBuilder.number(1, 4) + BoxBuilder.number(size - 8, 4)),
+                    BoxBuilder.box("free", BoxBuilder.number(0xA1, 8)),
+                ]
+            }
+            let file =
+                BoxBuilder.movie(BoxBuilder.track(isSound: true)) + fragment
+                + BoxBuilder.box("mdat", [UInt8](repeating: 0x55, count: Self.sizes.reduce(0, +)))
+            guard !isClear else {
+                #expect(try ISOLayoutTests().samples(file).map(\.vector) == [0xA1])
+                continue
+            }
+            let error = #expect(throws: FormatError.self) { try ISOLayoutTests().samples(file) }
+            let text = error.map { "\($0)" } ?? ""
+            #expect(text.contains("track 1 ") && text.contains("box “saiz” has 1 of 2 samples"), "\(text)")
+        }
+    }
 }

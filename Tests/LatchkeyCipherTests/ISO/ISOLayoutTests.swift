@@ -298,6 +298,25 @@ import Testing
         #expect(try InitSegment(marked).tracks.first?.encryption?.keyID == keyID)
     }
 
+    /// As QuickTime ends a list of boxes, and as some writers pad them.
+    @Test(arguments: [1, 4, 7, 12]) func zerosAtTheEndOfContainers(count: Int) throws {
+        let zeros = [UInt8](repeating: 0, count: count)
+        let track = BoxBuilder.box("trak", Array(BoxBuilder.track().dropFirst(8)), zeros)
+        let movie = BoxBuilder.box("moov", track, BoxBuilder.trackExtends, zeros)
+        let fragment = BoxBuilder.fragment { size in
+            [
+                BoxBuilder.tfhd(), BoxBuilder.trun(offset: size + 8, sizes: [20, 30]),
+                BoxBuilder.full("senc", BoxBuilder.number(2, 4) + Self.vectors.flatMap(\.self)), zeros,
+            ]
+        }
+        #expect(try samples(movie + fragment + Self.media).map(\.vector) == [0xA1, 0xA2])
+        // What is put behind the boxes is found again.
+        let (keyID, box) = (KeyID(high: 1, low: 2), PSSHBox(system: .playReady, data: [1]))
+        let section = try InitSegment(InitSegment(movie).rewriting(keyID: keyID, protectionBoxes: [box]))
+        #expect(section.keyIDs == [keyID])
+        #expect(section.protectionBoxes == [box])
+    }
+
     @Test func fragmentsWithoutAMovieAreWhatTheDefaultsSay() throws {
         let fragment = BoxBuilder.fragment { size in
             [
@@ -581,7 +600,9 @@ import Testing
                 BoxBuilder.full("trun", flags: 1, BoxBuilder.number(0xFFFF_FFFF, 4) + BoxBuilder.number(size, 4)),
             ]
         }
-        #expect(try failure(BoxBuilder.movie() + fragment + Self.media).isSameKind(as: .tooLarge("")))
+        let error = try failure(BoxBuilder.movie() + fragment + Self.media)
+        #expect(error.isSameKind(as: .tooLarge("")))
+        #expect(error.reason.hasSuffix("with it, the tracks have more than \(1 << 19) samples"))
     }
 
     /// Each of them is allowed, and 80 bytes long; all of them together would take more memory than anything needs.
@@ -618,8 +639,23 @@ import Testing
                     + BoxBuilder.number(1, 4)),
             BoxBuilder.full("stco", BoxBuilder.number(1, 4) + BoxBuilder.number(8, 4)),
         ]
-        #expect(
-            try failure(BoxBuilder.movie(BoxBuilder.track(table: table)) + Self.media).isSameKind(as: .tooLarge("")))
+        let error = try failure(BoxBuilder.movie(BoxBuilder.track(7, table: table)) + Self.media)
+        #expect(error.isSameKind(as: .tooLarge("")))
+        // Sound of 24 hours has 4,050,000.
+        #expect(error.reason == "track 7: with it, the tracks have more than \(4 << 20) samples")
+    }
+
+    /// No file is that large.
+    @Test func aSampleBehindTheLargestPlaceIsRefused() throws {
+        let table = [
+            BoxBuilder.full("stsz", BoxBuilder.number(8, 4) + BoxBuilder.number(1, 4)),
+            BoxBuilder.full(
+                "stsc", BoxBuilder.number(1, 4), BoxBuilder.number(1, 4), BoxBuilder.number(1, 4),
+                BoxBuilder.number(1, 4)),
+            BoxBuilder.full("co64", BoxBuilder.number(1, 4) + BoxBuilder.number(1 << 47, 8)),
+        ]
+        let error = try failure(BoxBuilder.movie(BoxBuilder.track(table: table)) + Self.media)
+        #expect(error.reason == "track 1: a sample at \(1 << 47)")
     }
 
     @Test(arguments: ["saiz", "saio", "senc", "sgpd", "sbgp", "trun"])

@@ -261,4 +261,18 @@ import Testing
         let clear = Array(try CorpusBoxes.corpusFile("hls-fmp4-cbcs-identity/v_init.mp4"))
         #expect(ISORecognition.isEncryptedFragment(clear) == false)
     }
+
+    /// Some writers leave PIFF's box, without samples, in clear fragments.
+    @Test func boxesWithoutSamplesAreNoSignOfEncryption() throws {
+        let folder = "smooth-piff-ctr/QualityLevels(200000)/Fragments(video=0)"
+        var fragment = Array(try CorpusBoxes.corpusFile(folder))
+        let type: [UInt8] = [0xA2, 0x39, 0x4F, 0x52]
+        let place = try #require(fragment.indices.first { fragment[$0...].starts(with: type) })
+        // Behind the type of 16 bytes, version and flags: the number of samples.
+        fragment.replaceSubrange(place + 20..<place + 24, with: [0, 0, 0, 0])
+        #expect(ISORecognition.isEncryptedFragment(fragment) == false)
+        // A version that is not known.
+        fragment[place + 16] = 1
+        #expect(ISORecognition.isEncryptedFragment(fragment) == true)
+    }
 }

@@ -446,8 +446,9 @@ extension DASHManifest {
         var places: [Kind: Int] = [:]
         var known: [Set<KeyID>] = []
         func add(_ keyIDs: some Sequence<KeyID>, to place: Int) {
+            // Zeros stand for keys that sample groups name.
             for keyID in keyIDs
-            where known[place].count < ManifestKeys.limit && known[place].insert(keyID).inserted {
+            where !keyID.isZero && known[place].count < ManifestKeys.limit && known[place].insert(keyID).inserted {
                 groups[place].keyIDs.append(keyID)
             }
         }

@@ -655,6 +655,12 @@ extension HLSDemuxTests.DASHRunTests {
         #expect(try group(service("u")).map(\.licenseURL) == ["u"])
         let named = "<ContentProtection schemeIdUri=\"urn:mpeg:dash:mp4protection:2011\" default_KID=\"\(uuid)\"/>"
         #expect(try group(service("u") + named).map(\.keyIDs) == [[keyID]])
+        // If keys rotate, sample groups name them.
+        let zero =
+            "<ContentProtection schemeIdUri=\"urn:mpeg:dash:mp4protection:2011\" "
+            + "default_KID=\"00000000-0000-0000-0000-000000000000\"/>"
+        #expect(try group(service("u") + zero).map(\.keyIDs) == [[]])
+        #expect(try group(data + zero).map(\.keyIDs) == [[keyID]])
     }
 
     /// Descriptors of an MPD, of a Period, of an AdaptationSet and of a Representation, and the services that are asked. `m:u` is a
