@@ -218,6 +218,16 @@ static inline CURLcode latchkey_curl_allow_http_only(const struct latchkey_curl 
 #endif
 }
 
+/* For curl_url_get(): gives the host in ASCII, as it goes to the resolver or the proxy. Since libcurl 7.88. */
+static inline unsigned int latchkey_curl_ascii_host(void)
+{
+#if LIBCURL_VERSION_NUM >= 0x075800
+    return CURLU_PUNYCODE;
+#else
+    return 0;
+#endif
+}
+
 /* Without this, ending a transfer waits for its name look-up, and holds up all others. Since libcurl 7.87. */
 static inline CURLcode latchkey_curl_abandon_lookups(const struct latchkey_curl *curl, CURL *handle)
 {

@@ -15,6 +15,8 @@ struct HTTPURL: Sendable {
     let host: String
     /// As decimal digits; the scheme's own where the URL names none.
     let port: String
+    /// The host as it goes to a resolver or a proxy: digits, letters and dots beyond ASCII may be those of an address there.
+    private let asciiHost: String
     private let user: String?
     private let password: String?
 
@@ -63,13 +65,14 @@ struct HTTPURL: Sendable {
         self.text = text
         self.scheme = scheme
         self.host = host.lowercased()
+        asciiHost = parts.get(CURLUPART_HOST, latchkey_curl_ascii_host())?.lowercased() ?? host.lowercased()
         self.port = port
         user = parts.get(CURLUPART_USER)
         password = parts.get(CURLUPART_PASSWORD)
     }
 
     /// Whether the host is a loopback, link-local or private address, as far as its text says it.
-    var namesLocalAddress: Bool { LocalAddress.isOne(host: host) }
+    var namesLocalAddress: Bool { LocalAddress.isOne(host: asciiHost) }
 
     /// Same scheme, host and port (RFC 6454).
     func isSameOrigin(as other: HTTPURL) -> Bool {

@@ -13,7 +13,8 @@ enum LocalAddress {
         // A zone, as in fe80::1%eth0, belongs to a local network.
         if host.contains("%") { return true }
         var four = in_addr()
-        if inet_pton(AF_INET, String(host), &four) == 1 { return isOne(withUnsafeBytes(of: &four) { Array($0) }) }
+        // A proxy may read what libcurl does not: fewer parts, octal and hexadecimal digits.
+        if inet_aton(String(host), &four) != 0 { return isOne(withUnsafeBytes(of: &four) { Array($0) }) }
         var six = in6_addr()
         if inet_pton(AF_INET6, String(host), &six) == 1 { return isOne(withUnsafeBytes(of: &six) { Array($0) }) }
         return false

@@ -15,7 +15,7 @@ struct LocalAddressTests {
         "100.64.0.1", "100.127.0.1", "192.0.0.8", "198.18.0.1", "224.0.0.1", "255.255.255.255", "[::1]", "[::]",
         "[fe80::1]", "[fc00::1]", "[fd12:3456::1]", "[ff02::1]", "[::ffff:127.0.0.1]", "[::ffff:10.0.0.1]",
         "[64:ff9b::10.0.0.1]", "[2002:7f00:1::1]", "[::127.0.0.1]", "[fec0::1]", "localhost", "localhost.",
-        "a.localhost", "127.0.0.1.",
+        "a.localhost", "127.0.0.1.", "127.1", "0x7f.1", "017700000001",
     ])
     func localHosts(host: String) { #expect(LocalAddress.isOne(host: host)) }
 
@@ -25,6 +25,14 @@ struct LocalAddressTests {
         "[2002:808:808::1]", "[::ffff:8.8.8.8]", "example.com", "localhost.example", "10.0.0.1.example", "",
     ])
     func otherHosts(host: String) { #expect(!LocalAddress.isOne(host: host)) }
+
+    /// Digits, letters and dots beyond ASCII mean others when the host is looked up, here or by a proxy.
+    @Test(arguments: ["127。0。0。1", "１０.0.0.1", "①②⑦.0.0.1", "０x7f.1", "ⓛocalhost", "127%E3%80%820%E3%80%820%E3%80%821"])
+    func aHostCountsAsItIsLookedUp(host: String) throws { #expect(try HTTPURL("https://\(host)/").namesLocalAddress) }
+
+    @Test func aNameBeyondASCIIIsNoLocalHost() throws {
+        #expect(try !HTTPURL("https://müller.example/").namesLocalAddress)
+    }
 
     private func request(_ url: String) -> HTTPRequest {
         var request = HTTPRequest.patient(url: url)
@@ -92,9 +100,11 @@ struct LocalAddressTests {
             request.forbidsLocalAddresses = true
             #expect(try await transport.send(request).text == "from the proxy")
             #expect(server.requests.count == 1)
-            request.url = "http://127.0.0.1:\(server.port)/"
-            #expect(try await transport.failure(request).isSameKind(as: .localAddress("")))
-            #expect(server.requests.count == 1)
+            for host in ["127.0.0.1", "127。0。0。1", "ⓛocalhost"] {
+                request.url = "http://\(host):\(server.port)/"
+                #expect(try await transport.failure(request).isSameKind(as: .localAddress("")))
+            }
+            #expect(server.requests.count == 1 && proxy.requests.count == 1)
         }
     }
 }

@@ -36,7 +36,8 @@ public actor PlayReadyClient {
         /// Which license URLs that media names are asked. URLs that services name, in redirects and for domains, have to be
         /// https or of the service's origin, unless this is `any`.
         public var mediaLicenseURLs = MediaLicenseURLs.https
-        /// What the domain service calls this device.
+        /// What the domain service calls this device. Sent to the origins of `licenseURL` and `domainURL` and to
+        /// `customDataOrigins`, and to no other service that media or another service names.
         public var friendlyName: String?
         /// How strict the trusted clock is.
         public var clockPolicy = TrustedClockPolicy()
@@ -426,6 +427,15 @@ extension PlayReadyClient {
         }
     }
 
+    /// It may tell who the user is, too. The service of the settings may name another place of its own.
+    private func mayHaveFriendlyName(_ service: NamedService) -> Bool {
+        if case .settings = service.namedBy { return true }
+        let origin = HTTPRequest(url: service.url).origin
+        let own = [configuration.licenseURL, configuration.domainURL].compactMap { $0 }
+        let isOwn = !origin.isEmpty && own.contains { HTTPRequest(url: $0).origin == origin }
+        return isOwn || mayHaveCustomData(service.url)
+    }
+
     /// One challenge and its answer.
     private func exchange(
         _ header: WRMHeader, _ service: NamedService, _ parts: Parts, session: UInt64?,
@@ -679,7 +689,9 @@ extension PlayReadyClient {
         _ delegate: (any PlayReadyDelegate)?
     ) async throws(PlayReadyAcquisitionError) {
         var parameters = parameters
-        parameters.friendlyName = parameters.friendlyName ?? configuration.friendlyName
+        if parameters.friendlyName == nil, mayHaveFriendlyName(service) {
+            parameters.friendlyName = configuration.friendlyName
+        }
         let parts: Parts
         do throws(LicenseStoreError) { parts = try await self.parts() } catch { throw .init(error) }
         let device: PlayReadyDevice

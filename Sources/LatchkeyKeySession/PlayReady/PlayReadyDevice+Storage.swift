@@ -14,8 +14,12 @@ extension PlayReadyDevice {
             wipe(&keys.signing)
             wipe(&keys.encryption)
         }
-        var bytes: [UInt8] = [1]
-        for part in [chain.serialized, keys.signing, keys.encryption] {
+        let certificates = chain.serialized
+        var bytes: [UInt8] = []
+        // It does not grow: that would leave a copy of the keys behind.
+        bytes.reserveCapacity(13 + certificates.count + keys.signing.count + keys.encryption.count)
+        bytes.append(1)
+        for part in [certificates, keys.signing, keys.encryption] {
             bytes.appendBigEndian(UInt64(part.count), size: 4)
             bytes += part
         }

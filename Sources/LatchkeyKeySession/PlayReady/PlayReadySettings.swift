@@ -35,7 +35,8 @@ public struct PlayReadySettings: Sendable, Hashable {
     public var customDataOrigins: [String] = []
     /// Which license URLs that media names are asked.
     public var mediaLicenseURLs = MediaLicenseURLs.https
-    /// What people call the device; a domain service may show it.
+    /// What people call the device; a domain service may show it. For the origins of `licenseURL` and `domainURL`, and
+    /// `customDataOrigins`.
     public var friendlyName: String?
     /// The folder of the license store. Nil: the user's own (`LicenseStoreConfiguration.init(environment:)`).
     public var storeFolder: String?

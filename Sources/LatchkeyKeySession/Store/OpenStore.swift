@@ -169,9 +169,13 @@ final class OpenStore {
 
     // MARK: Checks
 
-    /// Compares all rows with the code over them.
+    /// Compares all rows with the code over them. An index that does not name a row would hide it from those who look for it,
+    /// so SQLite compares the indices with the tables.
     private func verifySet(_ meta: StoreMeta) throws(LicenseStoreError) {
         try Self.refuseAdditions(connection, path)
+        let check = try connection.statement("PRAGMA integrity_check(1)")
+        defer { check.reset() }
+        if try check.step(), check.text(0) != "ok" { throw .corrupted("\(path): \(check.text(0))") }
         var set = RecordSetCode()
         var count: UInt64 = 0
         let rows = try connection.statement("SELECT \(StoredRow.columns) FROM record")
@@ -191,9 +195,6 @@ final class OpenStore {
 
     func verifyAll() throws(LicenseStoreError) {
         try read { transaction throws(LicenseStoreError) in
-            let check = try connection.statement("PRAGMA integrity_check(1)")
-            defer { check.reset() }
-            if try check.step(), check.text(0) != "ok" { throw .corrupted("\(path): \(check.text(0))") }
             try verifySet(transaction.meta)
             for summary in try transaction.list(kind: nil) { _ = try transaction.record(summary.id) }
         }

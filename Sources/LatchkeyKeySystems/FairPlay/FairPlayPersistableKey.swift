@@ -146,9 +146,11 @@ extension FairPlayPersistableKey {
         guard let length = UInt8(exactly: contentIdentifier.count) else {
             throw .invalidPersistableKey("a content identifier of \(contentIdentifier.count) bytes; at most 255 fit")
         }
-        var clear = contentKey.withBytes { Array($0) }
+        var clear: [UInt8] = []
         defer { wipe(&clear) }
+        // Before the key is in it: as it grows, no copy is left behind.
         clear.reserveCapacity(Self.maximumSize)
+        contentKey.withBytes { clear += $0 }
         clear += iv.bytes
         for number in [revision, created, rentalEnd ?? .max, storageEnd ?? .max, firstPlayback ?? .max] {
             clear += bigEndian(number)

@@ -207,8 +207,11 @@ package struct SessionSecrets {
 
     /// The value of [SK..R1]: the IV and AES-128-CBC over the four parts, with DASk.
     package func sealed(dask: ContentKey, iv: [UInt8], integrity: [UInt8]) throws(CryptoError) -> [UInt8] {
-        var clear = sk + deviceIdentifier + r1 + integrity
+        var clear: [UInt8] = []
         defer { wipe(&clear) }
+        // A sum of arrays, or one that grows, would leave copies behind.
+        clear.reserveCapacity(Self.sealedSize)
+        for part in [sk, deviceIdentifier, r1, integrity] { clear += part }
         return iv + (try AES.cbc(.encrypt, key: dask, iv: iv, clear))
     }
 

@@ -20,8 +20,12 @@ public enum PlayReadyChecksum {
             case .aesCBC: return []
             case .aesCTR: return Array(try AES.ecb(.encrypt, key: key, keyID.guidOrderBytes).prefix(8))
             case .cocktail:
-                var buffer = key.withBytes { Array($0.prefix(7)) } + [UInt8](repeating: 0, count: 14)
+                // A sum of arrays would leave a part of the key behind.
+                var buffer = [UInt8](repeating: 0, count: 21)
                 defer { wipe(&buffer) }
+                key.withBytes { bytes in
+                    for index in 0..<7 { buffer[index] = bytes[index] }
+                }
                 for _ in 0..<5 { buffer.replaceSubrange(0..<20, with: try Digest.sha1(buffer)) }
                 return Array(buffer.prefix(7))
             }

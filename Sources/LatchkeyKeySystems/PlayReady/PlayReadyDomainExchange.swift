@@ -192,18 +192,23 @@ public struct PlayReadyMembership: Sendable {
     /// PEM of each key. Integers are big-endian. Throws `internalError` where OpenSSL refuses.
     public func serialized() throws(PlayReadyError) -> [UInt8] {
         let certificates = chain.serialized
-        var bytes: [UInt8] = [1]
-        bytes += bigEndian(UInt32(clamping: certificates.count)) + certificates
+        var pems: [[UInt8]] = []
+        defer { for place in pems.indices { wipe(&pems[place]) } }
+        do throws(CryptoError) {
+            for item in keys.prefix(255) { pems.append(try item.key.pem()) }
+        } catch {
+            throw .internalError("the domain's keys cannot be written: \(error)")
+        }
+        var bytes: [UInt8] = []
+        // It does not grow: that would leave a copy of the keys behind.
+        bytes.reserveCapacity(6 + certificates.count + pems.reduce(0) { $0 + 6 + $1.count })
+        bytes.append(1)
+        bytes += bigEndian(UInt32(clamping: certificates.count))
+        bytes += certificates
         bytes.append(UInt8(clamping: keys.count))
-        for item in keys.prefix(255) {
-            do throws(CryptoError) {
-                var pem = try item.key.pem()
-                defer { wipe(&pem) }
-                bytes += bigEndian(item.revision) + bigEndian(UInt16(clamping: pem.count))
-                bytes += pem
-            } catch {
-                throw .internalError("the domain's keys cannot be written: \(error)")
-            }
+        for place in pems.indices {
+            bytes += bigEndian(keys[place].revision) + bigEndian(UInt16(clamping: pems[place].count))
+            bytes += pems[place]
         }
         return bytes
     }

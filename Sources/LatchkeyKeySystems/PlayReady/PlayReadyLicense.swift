@@ -106,13 +106,16 @@ public struct PlayReadyLicense: Sendable {
     ) throws(CryptoError) -> (integrity: ContentKey, content: ContentKey) {
         let (step, second) = isScalable ? (2, 1) : (1, 16)
         var (first, last): ([UInt8], [UInt8]) = ([], [])
-        for index in 0..<16 {
-            first.append(secret[index * step])
-            last.append(secret[second + index * step])
-        }
         defer {
             wipe(&first)
             wipe(&last)
+        }
+        // As they grow, parts of the keys would be left behind.
+        first.reserveCapacity(ContentKey.size)
+        last.reserveCapacity(ContentKey.size)
+        for index in 0..<ContentKey.size {
+            first.append(secret[index * step])
+            last.append(secret[second + index * step])
         }
         guard let integrity = ContentKey(first), let content = ContentKey(last) else { throw CryptoError(reason: 0) }
         return (integrity, content)

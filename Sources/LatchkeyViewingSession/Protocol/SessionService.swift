@@ -109,13 +109,21 @@ extension SessionService {
     private static let maximumConflicts = 32
     private static let maximumTokenSize = 16 * 1024
 
-    /// What an answer means for the session. Never traps, whatever the server sends.
+    /// What an answer means for the session. Never traps, whatever the server sends. A failure does not repeat the credential and
+    /// the values of `headers`.
     public func reply(to kind: SessionState.Request.Kind, _ response: HTTPResponse) -> SessionState.Reply {
+        reply(to: kind, response, hiding: [credential].compactMap(\.self) + headers.map(\.value))
+    }
+
+    /// The same where the failure must not repeat these.
+    func reply(
+        to kind: SessionState.Request.Kind, _ response: HTTPResponse, hiding secrets: [String]
+    ) -> SessionState.Reply {
         guard response.body.count <= Self.maximumResponseSize else {
             return .failed(SessionFailure(.unknown, status: response.status, message: "an answer of more than 64 KiB"))
         }
         // The status comes first: a proxy's page of HTML is no reason to fail over its brackets.
-        guard (200...299).contains(response.status) else { return .failed(failure(kind, response)) }
+        guard (200...299).contains(response.status) else { return .failed(failure(kind, response, secrets)) }
         if kind == .teardown { return .granted(SessionGrant()) }
         let json = SessionJSON(response.body)
         var grant = SessionGrant()
@@ -171,15 +179,18 @@ extension SessionService {
 
     // MARK: Errors
 
-    private func failure(_ kind: SessionState.Request.Kind, _ response: HTTPResponse) -> SessionFailure {
+    private func failure(
+        _ kind: SessionState.Request.Kind, _ response: HTTPResponse, _ secrets: [String]
+    ) -> SessionFailure {
         let json = SessionJSON(response.body)
-        let code = adapter.answer.code.flatMap { text(at: $0, json, response) }.map { Self.printable($0, upTo: 32) }
-        var failure = SessionFailure(meaning(of: response.status, code, isJSON: json != nil, for: kind))
+        let code = adapter.answer.code.flatMap { text(at: $0, json, response) }
+        var failure = SessionFailure(
+            meaning(of: response.status, code.map { Self.printable($0, upTo: 32) }, isJSON: json != nil, for: kind))
         failure.status = response.status
-        failure.code = code
+        failure.code = code.map { Self.printable(Self.removing(secrets, from: $0), upTo: 32) }
         failure.message =
             adapter.answer.message.flatMap { text(at: $0, json, response) }
-            .map { Self.printable($0, upTo: Self.maximumMessageLength) } ?? ""
+            .map { Self.printable(Self.removing(secrets, from: $0), upTo: Self.maximumMessageLength) } ?? ""
         failure.retryAfter = retryAfter(response)
         if let place = adapter.answer.conflicts, case .array(let items)? = value(at: place, json, response) {
             failure.conflicts = items.prefix(Self.maximumConflicts).compactMap { conflict($0) }
@@ -259,6 +270,20 @@ extension SessionService {
         guard let then = HTTPDate.seconds(text), let date = response.header("Date").flatMap({ HTTPDate.seconds($0) })
         else { return nil }
         return SessionState.clamp(then - date, day) * 1000
+    }
+
+    /// What a failure must not repeat of a request: the secrets in it, and the values of its header fields.
+    func secrets(of request: SessionState.Request, in message: HTTPRequest, termination: String?) -> [String] {
+        let fields = message.headers.filter { !["accept", "content-type"].contains($0.name.lowercased()) }.map(\.value)
+        return [credential, request.token?.text, termination].compactMap(\.self) + fields
+            + fields.flatMap { $0.split(separator: " ").map(String.init) }
+    }
+
+    /// The text with `[…]` in the place of each secret of 4 bytes or more.
+    private static func removing(_ secrets: [String], from text: String) -> String {
+        // The longest first: one may be part of another.
+        secrets.filter { $0.utf8.count >= 4 }.sorted { $0.utf8.count > $1.utf8.count }
+            .reduce(text) { text, secret in text.replacing(secret, with: "[…]") }
     }
 
     private static func printable(_ text: String, upTo length: Int) -> String {

@@ -528,7 +528,9 @@ extension ViewingSession {
             return .failed(SessionFailure(.refused, message: error.description))
         }
         do throws(HTTPError) {
-            return service.reply(to: request.kind, try await transport.send(message))
+            return service.reply(
+                to: request.kind, try await transport.send(message),
+                hiding: service.secrets(of: request, in: message, termination: termination))
         } catch {
             return service.reply(to: request.kind, error)
         }

@@ -56,6 +56,29 @@ struct PlayReadyRequestTests {
         #expect(world.service.customData == [nil])
     }
 
+    /// A service asks for a domain, and may name where that is.
+    @Test(
+        arguments: [
+            (nil, [], nil, false), (nil, ["https://licenses.example"], nil, true),
+            (PlayReadyService.url, [], nil, true),
+            (PlayReadyService.url, [], "https://licenses.example/domains", true),
+            (PlayReadyService.url, [], "https://elsewhere.example/domains", false),
+        ] as [(String?, [String], String?, Bool)])
+    func theFriendlyNameIsForNamedOrigins(
+        licenseURL: String?, origins: [String], domainURL: String?, isSent: Bool
+    ) async throws {
+        let world = try PlayReadyWorld {
+            ($0.licenseURL, $0.customDataOrigins, $0.friendlyName) = (licenseURL, origins, "living room")
+        }
+        world.service.answer(
+            PlayReadyFault(
+                code: PlayReadyFault.domainRequired, accountID: PlayReadyService.accountID, domainServerURL: domainURL))
+        _ = try? await world.client.acquireLicense(for: PlayReadyWorld.data())
+        let requests = world.service.requests(.joinDomain)
+        #expect(requests.map(\.url) == [domainURL ?? PlayReadyService.url])
+        #expect(requests.map { String(decoding: $0.body, as: UTF8.self).contains("living room") } == [isSent])
+    }
+
     // MARK: URLs that media names
 
     /// A header's URL, where the media came from, and whether the service is asked.

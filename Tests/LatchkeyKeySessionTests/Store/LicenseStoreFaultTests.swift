@@ -129,6 +129,32 @@ struct LicenseStoreFaultTests {
         #expect(await open() == "altered")
     }
 
+    /// The table has all rows. By its id, one is not found.
+    @Test func aRowThatTheIndexDoesNotNameIsNoticed() async throws {
+        try await fill()
+        try folder.alter(
+            """
+            PRAGMA writable_schema = ON;
+            CREATE TEMP TABLE kept AS SELECT * FROM record WHERE number = 2;
+            CREATE TEMP TABLE plan AS
+                SELECT * FROM sqlite_schema WHERE name IN ('record', 'sqlite_autoindex_record_1');
+            DELETE FROM record WHERE number = 2;
+            DELETE FROM sqlite_schema WHERE name = 'sqlite_autoindex_record_1';
+            UPDATE sqlite_schema SET sql = replace(sql, ' UNIQUE', '') WHERE name = 'record';
+            PRAGMA writable_schema = RESET;
+            INSERT INTO record SELECT * FROM kept;
+            PRAGMA writable_schema = ON;
+            UPDATE sqlite_schema SET sql = (SELECT sql FROM plan WHERE name = 'record') WHERE name = 'record';
+            INSERT INTO sqlite_schema SELECT * FROM plan WHERE name <> 'record';
+            PRAGMA writable_schema = RESET;
+            """)
+        let database = try SQLiteAccess(folder.path + "/data/licenses.db")
+        #expect(try database.integer("SELECT count(*) FROM record") == 3)
+        let id = Hex.encode(recordID(2).bytes)
+        #expect(try database.integer("SELECT count(*) FROM record WHERE id = x'\(id)'") == 0)
+        #expect(await open() == "corrupted")
+    }
+
     @Test func aRowThatWasPutBackIsNoticed() async throws {
         try await fill()
         try folder.alter("CREATE TABLE kept AS SELECT * FROM record WHERE number = 2")

@@ -162,6 +162,13 @@ struct SessionServiceTests {
         #expect(try Self.failure(Self.service(.terminate).reply(to: .beat, Self.response(410))).kind == .ended)
     }
 
+    @Test func aFailureDoesNotRepeatTheCredential() throws {
+        // The secret goes before the text is cut.
+        let body = #"{"errorCode":1009,"message":"\#(String(repeating: "x", count: 509))geheim"}"#
+        let failure = try Self.failure(Self.service().reply(to: .setup, Self.response(403, body)))
+        #expect(failure.kind == .refused && failure.message == String(repeating: "x", count: 509) + "[…]")
+    }
+
     @Test func retryAfter() throws {
         func asked(_ headers: [String: String]) throws -> Int64? {
             try Self.failure(Self.service().reply(to: .beat, Self.response(503, "", headers))).retryAfter

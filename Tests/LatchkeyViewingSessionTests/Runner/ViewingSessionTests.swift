@@ -245,6 +245,24 @@ struct ViewingSessionTests {
         await session.closed()
     }
 
+    @Test func theServersWordsRepeatNoSecret() async throws {
+        let world = World()
+        let session = try world.session { $0.service.headers = [HTTPHeader(name: "X-Key", value: "key-of-app")] }
+        session.start()
+        await world.transport.next().respond(201, #"{"token":"token-one"}"#)
+        try await session.established()
+        let body = #"{"errorCode":"own-secret","message":"token-one: Bearer own-secret, or key-of-app, is wrong"}"#
+        try await world.beat(of: session).respond(400, body)
+        // A session that is refused may still be there.
+        await world.transport.next().respond(204)
+        await session.wait { $0.phase == .lost }
+        let failure = try #require(session.failure)
+        #expect(failure.kind == .refused && failure.code == "[…]")
+        #expect(failure.message == "[…]: […], or […], is wrong")
+        session.stop()
+        await session.closed()
+    }
+
     @Test func theOldestIsStoppedOnceWhereThatIsWanted() async throws {
         let world = World()
         let session = try world.session { $0.stopsOldest = true }
