@@ -126,7 +126,7 @@ package enum AES {
 
 /// AES-256-GCM under one key, with a nonce of 12 bytes and a tag of 16.
 ///
-/// Not thread-safe: it keeps a context of OpenSSL.
+/// Not thread-safe: it keeps a context of OpenSSL. Between two uses, that has no key.
 package final class AESGCM {
     package static let nonceSize = 12
     package static let tagSize = 16
@@ -159,6 +159,7 @@ package final class AESGCM {
         var rest = [UInt8](repeating: 0, count: 16)
         var tag = [UInt8](repeating: 0, count: Self.tagSize)
         var written: Int32 = 0
+        defer { EVP_CIPHER_CTX_reset(context) }
         guard start(nonce: nonce, header: header, encrypts: true), update(bytes, into: &output),
             // SAFETY: GCM writes nothing at the end; the tag has the size that is asked for.
             EVP_CipherFinal_ex(context, &rest, &written) == 1,
@@ -178,6 +179,7 @@ package final class AESGCM {
         var output = [UInt8](repeating: 0, count: bytes.count)
         var rest = [UInt8](repeating: 0, count: 16)
         var written: Int32 = 0
+        defer { EVP_CIPHER_CTX_reset(context) }
         guard start(nonce: nonce, header: header, encrypts: false), update(bytes, into: &output),
             // SAFETY: OpenSSL copies the 16 bytes of the tag.
             EVP_CIPHER_CTX_ctrl(context, EVP_CTRL_AEAD_SET_TAG, Int32(Self.tagSize), &tag) == 1
