@@ -12,21 +12,26 @@ KEY_WAYS = {
     # Way: the case, and the file of it that plays.
     "keys-file": (CASE, "media.mp4"), "clear-key": (DASH_CASE, "stream.mpd"), "answer": (DASH_CASE, "stream.mpd"),
     "playready": (DASH_CASE, "stream.mpd"), "fairplay": (SAMPLE_AES_CASE, "master.m3u8"),
+    "stored": (SAMPLE_AES_CASE, "master.m3u8"),
     "aes-128": ("hls-ts-aes128-ffmpeg-iv", "stream.m3u8"),
 }
 
 
 def server_of(way, case, folder):
-    authority = os.path.join(folder.path, "authority")
+    authority, is_fairplay = os.path.join(folder.path, "authority"), way in ("fairplay", "stored")
     return ReferenceServer(
-        case.key_server_file if way == "fairplay" else case.keys_file, case.folder,
-        authority if way == "fairplay" else None, authority if way == "playready" else None)
+        case.key_server_file if is_fairplay else case.keys_file, case.folder, authority if is_fairplay else None,
+        authority if way == "playready" else None)
 
 
 def settings_of(way, case, folder, server):
     """The configuration file with which `way` gets its keys."""
     if way == "fairplay":
         return server.fairplay_configuration()
+    if way == "stored":
+        # The key is stored as it comes.
+        configuration = server.fairplay_configuration().replace("/fairplay/license", "/fairplay/license?persist=unlimited")
+        return f"{configuration}stored-keys={os.path.join(folder.path, 'stored-keys')}\n"
     if way == "playready":
         return server.playready_configuration(
             os.path.join(folder.path, "store"), f"{server.url}/playready/rightsmanager.asmx")
