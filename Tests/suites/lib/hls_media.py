@@ -55,10 +55,12 @@ def clear(segment, key, vector):
 
 
 def boxes(data, start=0, end=None):
-    """(type, start, end) of each box, the outer ones first."""
-    end = len(data) if end is None else end
+    """(type, start, end) of each box, the outer ones first, up to bytes that are none."""
+    end = len(data) if end is None else min(end, len(data))
     while start + 8 <= end:
         size, kind = struct.unpack_from(">I4s", data, start)
+        if size < 8:
+            return
         yield kind, start, start + size
         if kind in INNER:
             yield from boxes(data, start + 8 + INNER[kind], start + size)
