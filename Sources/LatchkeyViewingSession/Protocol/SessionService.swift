@@ -109,8 +109,8 @@ extension SessionService {
     private static let maximumConflicts = 32
     private static let maximumTokenSize = 16 * 1024
 
-    /// What an answer means for the session. Never traps, whatever the server sends. A failure does not repeat the credential and
-    /// the values of `headers`.
+    /// What an answer means for the session. No bytes of a server make it trap. A failure does not repeat the credential and the
+    /// values of `headers`.
     public func reply(to kind: SessionState.Request.Kind, _ response: HTTPResponse) -> SessionState.Reply {
         reply(to: kind, response, hiding: [credential].compactMap(\.self) + headers.map(\.value))
     }
