@@ -49,22 +49,6 @@ static inline int latchkey_hkdf_sha256(
     return is_done;
 }
 
-/* A context for HMAC with SHA-256 under this key; null where it cannot be made. */
-static inline EVP_MAC_CTX *latchkey_hmac_sha256(const unsigned char *key, size_t size)
-{
-    EVP_MAC *algorithm = EVP_MAC_fetch(NULL, OSSL_MAC_NAME_HMAC, NULL);
-    EVP_MAC_CTX *context = algorithm ? EVP_MAC_CTX_new(algorithm) : NULL;
-    OSSL_PARAM parameters[2] = {
-        OSSL_PARAM_construct_utf8_string(OSSL_MAC_PARAM_DIGEST, (char *)"SHA256", 0),
-        OSSL_PARAM_construct_end(),
-    };
-    EVP_MAC_free(algorithm);
-    if (context && EVP_MAC_init(context, key, size, parameters) == 1)
-        return context;
-    EVP_MAC_CTX_free(context);
-    return NULL;
-}
-
 #pragma GCC diagnostic push
 /* Engines are on their way out, and Debian 12 has nothing else. */
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"

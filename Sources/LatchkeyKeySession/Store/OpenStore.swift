@@ -39,7 +39,7 @@ final class OpenStore {
         }
         let isNew = !hasDatabase
         seal = try Seal(key: try configuration.secret.key(for: "licence store records 1", creating: isNew))
-        setCode = try KeyedCode(key: try configuration.secret.key(for: "licence store set 1", creating: isNew))
+        setCode = KeyedCode(key: try configuration.secret.key(for: "licence store set 1", creating: isNew))
         let counterKey = try configuration.secret.key(for: "licence store counter 1", creating: isNew)
         if isNew { try StoreFiles.create(configuration.database, contents: []) }
         connection = try SQLiteConnection(

@@ -73,32 +73,16 @@ func randomBytes(_ count: Int) throws(LicenseStoreError) -> [UInt8] {
     return bytes
 }
 
-/// Whether two are the same, without an early exit.
-func isEqualInConstantTime(_ left: [UInt8], _ right: [UInt8]) -> Bool {
-    left.count == right.count && zip(left, right).reduce(UInt8(0)) { $0 | ($1.0 ^ $1.1) } == 0
-}
-
-/// HMAC-SHA-256 under one key, many times over. Used from the thread of its store alone.
-final class KeyedCode {
-    private let context: OpaquePointer
-
-    init(key: SealingKey) throws(LicenseStoreError) {
-        // SAFETY: the key is given with its size; OpenSSL copies it.
-        let made = key.withBytes { latchkey_hmac_sha256($0.baseAddress?.assumingMemoryBound(to: UInt8.self), $0.count) }
-        guard let context = made else { throw opensslFailure("HMAC") }
-        self.context = context
-    }
-
-    deinit { EVP_MAC_CTX_free(context) }
+/// HMAC-SHA-256 under one key. OpenSSL has the key only while it makes a code.
+struct KeyedCode {
+    let key: SealingKey
 
     /// 32 bytes.
     func code(of bytes: [UInt8]) throws(LicenseStoreError) -> [UInt8] {
-        var output = [UInt8](repeating: 0, count: 32)
-        var size = 0
-        // SAFETY: a null key keeps the one that is set; SHA-256 gives 32 bytes, and no more than that are written.
-        guard EVP_MAC_init(context, nil, 0, nil) == 1, EVP_MAC_update(context, bytes, bytes.count) == 1,
-            EVP_MAC_final(context, &output, &size, output.count) == 1, size == output.count
-        else { throw opensslFailure("HMAC") }
-        return output
+        do throws(CryptoError) {
+            return try key.withBytes { key throws(CryptoError) in try Digest.hmac(key: key, bytes) }
+        } catch {
+            throw .cryptography("HMAC: \(error)")
+        }
     }
 }

@@ -72,7 +72,13 @@ package final class P256PrivateKey: @unchecked Sendable {
             return isPushed ? OSSL_PARAM_BLD_to_param(builder) : nil
         }
         guard let parameters else { throw .last() }
-        defer { OSSL_PARAM_free(parameters) }
+        defer {
+            // Freeing does not wipe the private half.
+            if let scalar = OSSL_PARAM_locate(parameters, P256.privateParameter) {
+                OPENSSL_cleanse(scalar.pointee.data, scalar.pointee.data_size)
+            }
+            OSSL_PARAM_free(parameters)
+        }
         guard let context = EVP_PKEY_CTX_new_from_name(nil, "EC", nil) else { throw .last() }
         defer { EVP_PKEY_CTX_free(context) }
         var handle: OpaquePointer?
