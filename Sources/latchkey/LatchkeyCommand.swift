@@ -4,12 +4,15 @@ import ArgumentParser
 import CLatchkeyVersion
 import Dispatch
 import Glibc
+import LatchkeyProtection
 
 /// What the main function of the executable (gst-plugin/command.c) calls. It ends the process. No header declares it.
 /// `CommandLine` is empty if a preloaded library has moved the environment before the Swift runtime was loaded.
 @c(latchkey_command_main)
 public func runCommand(_ count: CInt, _ words: UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>) {
     let arguments = (1..<max(1, Int(count))).compactMap { words[$0].map { String(cString: $0) } }
+    // Until a pipeline is made, whose elements tell it to GStreamer's log.
+    FileWarnings.setHandler { warn($0) }
     Task {
         await LatchkeyCommand.main(arguments)
         exit(0)

@@ -89,7 +89,7 @@ struct PackageCommand: ParsableCommand {
     }
 
     private func chosenKey() throws -> (KeyID, ContentKey) {
-        var contents = try ProvisioningFolder.contents(of: keysFile)
+        var contents = try ProvisioningFolder.contents(of: keysFile, isSecret: true)
         defer { wipe(&contents) }
         let file: KeysFile
         do throws(KeyError) {

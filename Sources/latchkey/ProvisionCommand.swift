@@ -105,7 +105,7 @@ struct ProvisionCommand: ParsableCommand {
         let (root, server) = (try publicKey(rootKey), try publicKey(serverKey))
         let time = try timeKey.map { try publicKey($0) }
         let list = try revocationList.map { try ProvisioningFolder.contents(of: $0) }
-        var key = try ProvisioningFolder.contents(of: modelKey)
+        var key = try ProvisioningFolder.contents(of: modelKey, isSecret: true)
         defer { wipe(&key) }
         do throws(ProvisioningError) {
             try target.write(

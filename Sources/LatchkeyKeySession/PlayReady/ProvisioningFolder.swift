@@ -191,20 +191,16 @@ extension ProvisioningFolder {
     private func exists(_ file: File) -> Bool { access(path(of: file), F_OK) == 0 }
 
     private func read(_ file: File) throws(ProvisioningError) -> [UInt8] {
-        try Self.contents(of: path(of: file), has: file.isSecret ? .secrets : .settings)
+        try Self.contents(of: path(of: file), isSecret: file.isSecret)
     }
 
-    /// The bytes of a file that is provisioned. The caller wipes them where they are secret. Throws `ProvisioningError`
-    /// where it cannot be read, is no regular file, or has more than 1 MiB.
-    public static func contents(of path: String) throws(ProvisioningError) -> [UInt8] {
-        try contents(of: path, has: .settings)
-    }
-
-    private static func contents(of path: String, has contents: RegularFile.Contents) throws(ProvisioningError)
-        -> [UInt8]
-    {
+    /// The bytes of a file that is provisioned. The caller wipes them where they are secret; of such a file, a warning tells if
+    /// others may read it. Throws `ProvisioningError` where it cannot be read, is no regular file, can be changed by others, or
+    /// has more than 1 MiB.
+    public static func contents(of path: String, isSecret: Bool = false) throws(ProvisioningError) -> [UInt8] {
         do throws(KeyError) {
-            return try RegularFile(path: path, kind: "file", has: contents).contents(limit: limit)
+            let file = try RegularFile(path: path, kind: "file", has: isSecret ? .secrets : .settings)
+            return try file.contents(limit: limit)
         } catch {
             throw ProvisioningError(
                 path: path, reason: "cannot be read: \(error.reason.trimmingPrefix("file \(path): "))")

@@ -134,6 +134,13 @@ struct SecretFileTests {
                 _ = try RegularFile(path: certificate, kind: "certificate", has: .settings).contents(limit: 1)
             }
             #expect(lines.withLock { $0 }.count == 1)
+            let key = folder.write("a key", to: "model-key.pem")
+            #expect(chmod(key, 0o644) == 0)
+            #expect(try ProvisioningFolder.contents(of: key).count == 5)
+            #expect(lines.withLock { $0 }.count == 1)
+            #expect(try ProvisioningFolder.contents(of: key, isSecret: true).count == 5)
+            let last = lines.withLock { $0 }.last
+            #expect(last == "file \(key) has secrets in it, and others may read it; run chmod go-r on it")
         }
     }
 }

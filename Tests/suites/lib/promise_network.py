@@ -306,7 +306,8 @@ def urls_in_messages():
 
 
 def warnings():
-    """Keys that others may read give one warning in GStreamer's log; those that only their owner may read give none."""
+    """Keys that others may read give one warning in GStreamer's log, or of a command that plays nothing; those that only their
+    owner may read give none."""
     case = corpus.case(DASH)
     with children.Folder() as folder:
         keys = folder.write("keys.txt", case.keys_file)
@@ -319,6 +320,10 @@ def warnings():
             found = [line for line in done.stderr.splitlines() if "others may read" in line]
             demand(done.returncode == 0, f"status {done.returncode}: {done.stdout[-300:]} {done.stderr[-300:]}")
             demand(len(found) == count and all(keys in line for line in found), f"mode {mode:o}: {found}")
+            done = children.completed(
+                ("latchkey", "package", "--keys-file", keys, case.path("stream.mpd"), f"{folder.path}/out"), DEADLINE)
+            found = [line for line in done.stderr.splitlines() if "others may read" in line]
+            demand(len(found) == count and all(f"Warning: file {keys} " in line for line in found), f"mode {mode:o}: {found}")
 
 
 def access_lists():
