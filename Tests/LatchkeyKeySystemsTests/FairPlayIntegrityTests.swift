@@ -26,7 +26,7 @@ import Testing
     /// A server that leaves the code out of its answer to `exchange`, as if it had been removed on the way; with these blocks
     /// in addition.
     private func answerWithoutCode(
-        _ exchange: FairPlayExchange, adding tags: [TLLV.Tag] = []
+        _ exchange: FairPlayExchange, adding values: [TLLV.Tag: [UInt8]] = [:]
     ) throws -> [UInt8] {
         let answer = try FairPlayTestKit.answer(exchange)
         let container = try CKCContainer(reading: answer.ckc)
@@ -35,7 +35,7 @@ import Testing
             reading: try AES.cbc(.decrypt, key: key, iv: container.initializationVector, container.payload))
         payload = try TLLVPayload(
             payload.blocks.filter { $0.tag != .responseIntegrity }
-                + tags.map { try TLLV($0, [1, 2, 3], random: RandomSource.system.bytes) })
+                + values.map { try TLLV($0.key, $0.value, random: RandomSource.system.bytes) })
         return try CKCContainer(
             version: container.version, initializationVector: container.initializationVector,
             payload: try AES.cbc(.encrypt, key: key, iv: container.initializationVector, payload.serialized())
@@ -64,7 +64,7 @@ import Testing
         let exchange = try FairPlayTestKit.exchange(options: options)
         #expect(try exchange.open(response: answerWithoutCode(exchange)).contentKey != nil)
         let error = #expect(throws: FairPlayError.self) {
-            try exchange.open(response: answerWithoutCode(exchange, adding: [tag]))
+            try exchange.open(response: answerWithoutCode(exchange, adding: [tag: [1, 2, 3]]))
         }
         #expect(error?.code == -42668)
         // One that was asked back may come.
@@ -76,7 +76,27 @@ import Testing
         options = FairPlayExchange.Options()
         options.sendsIntegrity = false
         let plain = try FairPlayTestKit.exchange(options: options)
-        #expect(try plain.open(response: answerWithoutCode(plain, adding: [tag])).contentKey != nil)
+        #expect(try plain.open(response: answerWithoutCode(plain, adding: [tag: [1, 2, 3]])).contentKey != nil)
+    }
+
+    /// A key server that does not know the code may bring back that of the request: its value alone shows that no other block was
+    /// renamed to it.
+    @Test func onlyTheCodeOfTheRequestMayComeBack() throws {
+        var options = FairPlayExchange.Options()
+        (options.sendsIntegrity, options.requiresIntegrity) = (true, false)
+        let exchange = try FairPlayTestKit.exchange(options: options)
+        let code = try #require(try FairPlayTestKit.payload(of: exchange)[.requestIntegrity]).value
+        #expect(code.count == PayloadIntegrity.size)
+        let answer = try answerWithoutCode(exchange, adding: [.requestIntegrity: code])
+        #expect(try exchange.open(response: answer).contentKey != nil)
+        var changed = code
+        changed[31] ^= 1
+        for value in [changed, [1, 2, 3], []] {
+            let error = #expect(throws: FairPlayError.self) {
+                try exchange.open(response: answerWithoutCode(exchange, adding: [.requestIntegrity: value]))
+            }
+            #expect(error?.code == -42668)
+        }
     }
 
     /// Another's certificate: its key server need not know the code.

@@ -33,6 +33,8 @@ public struct FairPlayExchange: Sendable {
     let keyPayload: any KeyPayload
     /// Those that the CKC has to bring back.
     let returnedBlocks: [TLLV]
+    /// The SPC's code over the whole message. A key server that does not know it may bring it back. Nil where there is none.
+    private let requestCode: [UInt8]?
 
     /// Makes the SPC.
     ///
@@ -65,7 +67,7 @@ public struct FairPlayExchange: Sendable {
                 contentIdentifier: contentIdentifier, transactionIdentifier: transactionIdentifier, options: options,
                 sendsIntegrity: sendsIntegrity, random: random)
             let payload = try TLLVPayload(try random.shuffle(keyPayload.requestBlocks + blocks))
-            request = try Self.seal(payload, for: certificate, random: random)
+            (request, requestCode) = try Self.seal(payload, for: certificate, random: random)
             certificateDigest = try Digest.sha256(certificate.certificate.der)
             let wanted = try payload.value(ReturnRequest.self)?.tags ?? []
             returnedBlocks = wanted.compactMap { payload[$0] }.filter { $0.tag != .requestIntegrity }
@@ -148,11 +150,11 @@ public struct FairPlayExchange: Sendable {
         return try values.map { try TLLV($0.0, $0.1, random: random.bytes) }
     }
 
-    /// Encrypts the payload with a new key, and that key for the certificate.
+    /// Encrypts the payload with a new key, and that key for the certificate. Gives the code over the whole message too.
     private static func seal(
         _ payload: TLLVPayload, for receiver: (certificate: X509Certificate, version: SPCContainer.Version),
         random: RandomSource
-    ) throws -> [UInt8] {
+    ) throws -> (request: [UInt8], code: [UInt8]?) {
         var keyBytes = try random.bytes(16)
         defer { wipe(&keyBytes) }
         guard let key = ContentKey(keyBytes) else { throw CryptoError(reason: 0) }
@@ -174,7 +176,8 @@ public struct FairPlayExchange: Sendable {
             payload = try payload.replacingValue(of: .requestIntegrity, with: code)
             clear = try payload.serialized()
         }
-        return try container(AES.cbc(.encrypt, key: key, iv: iv, clear), iv: iv, wrapped: wrapped).serialized()
+        let request = try container(AES.cbc(.encrypt, key: key, iv: iv, clear), iv: iv, wrapped: wrapped).serialized()
+        return (request, payload[.requestIntegrity]?.value)
     }
 }
 
@@ -250,8 +253,11 @@ extension FairPlayExchange {
 
     /// A man in the middle who renames a block leaves one with a tag that no CKC has.
     private func checkTags(of payload: TLLVPayload) throws(FairPlayError) {
-        let known = Self.responseTags.union(returnedBlocks.map(\.tag) + [.requestIntegrity])
-        guard let block = payload.blocks.first(where: { !known.contains($0.tag) }) else { return }
+        let known = Self.responseTags.union(returnedBlocks.map(\.tag))
+        let unknown = payload.blocks.first {
+            !known.contains($0.tag) && !($0.tag == .requestIntegrity && $0.value == requestCode)
+        }
+        guard let block = unknown else { return }
         throw .invalidResponse(
             "TLLV \(block.tag) has no place in a CKC without the code over the whole message: the answer was changed on "
                 + "its way")
