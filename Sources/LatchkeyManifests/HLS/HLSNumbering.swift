@@ -115,7 +115,7 @@ struct HLSNumbering: Sendable {
 
     /// Remembers the end of what was written.
     mutating func end(_ media: HLSMediaPlaylist, _ placements: [HLSPlan.Placement]) {
-        var discontinuity = media.discontinuity &+ discontinuityOffset
+        var discontinuity = firstDiscontinuity(of: media)
         var new: [Kept] = []
         noteNames(media)
         let last = isAnew ? nil : seen.last?.sequence
@@ -130,6 +130,14 @@ struct HLSNumbering: Sendable {
         let (count, _) = media.segments.count.multipliedReportingOverflow(by: Self.lag.windows)
         let limit = min(max(count, Self.lag.segments.lowerBound), Self.lag.segments.upperBound)
         if seen.count > limit { seen.removeFirst(seen.count - limit) }
+    }
+
+    /// The number of the discontinuity in front of the first segment, as it was written. Segments that a delta update leaves out
+    /// may have others behind them, so the last segment that is known tells.
+    private func firstDiscontinuity(of media: HLSMediaPlaylist) -> UInt64 {
+        guard media.isDelta, let last = kept.last else { return media.discontinuity &+ discontinuityOffset }
+        let known = media.segments.prefix { $0.sequence <= last.segment.sequence }
+        return last.discontinuity &- UInt64(known.count { media.hasDiscontinuity($0) })
     }
 
     private mutating func noteNames(_ media: HLSMediaPlaylist) {

@@ -22,7 +22,7 @@ public indirect enum HLSResource: Hashable, Sendable {
 
     /// In bytes, about: what it costs to serve it, but without the URI of its key. Some 100 are for its places in tables and 50 for
     /// a URL, beside its own bytes. The rest is for the value.
-    var size: Int {
+    package var size: Int {
         switch self {
         case .keyNote: 160
         case .playlist(let url), .relayedSegment(let url): 176 + url.utf8.count
@@ -33,7 +33,7 @@ public indirect enum HLSResource: Hashable, Sendable {
     }
 
     /// Of the key that it is for.
-    var keyURI: String? {
+    package var keyURI: String? {
         switch self {
         case .playlist, .relayedSegment, .envelope: nil
         case .initSegment(let section):

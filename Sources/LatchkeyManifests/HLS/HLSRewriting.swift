@@ -116,7 +116,7 @@ public struct HLSRewriting: Sendable {
     /// Whether no segments will be added.
     public var isEnded = false
     /// All that was given a URL by `route`, each once, in order. What is in none of the last few refreshes of any
-    /// playlist may be forgotten.
+    /// playlist may be forgotten, but for what a delta update leaves out.
     public var resources: [HLSResource] = []
     /// In bytes, about: what it costs to serve them.
     package var resourceSize = 0
@@ -132,6 +132,11 @@ public struct HLSRewriting: Sendable {
     public var lastURLs: Set<String> = []
     /// Whether it leaves out segments that an earlier refresh has named (`EXT-X-SKIP`).
     public var isDelta = false
+    /// How many segments it leaves out.
+    package var skippedCount: Int {
+        guard isDelta else { return 0 }
+        return firstSegment.map { Int(clamping: $0 &- mediaSequence) } ?? .max
+    }
     /// Of a master playlist: what its children may import.
     public var variables: [String: String] = [:]
     /// Of a master playlist, in order, each once.

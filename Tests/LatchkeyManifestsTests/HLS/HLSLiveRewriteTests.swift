@@ -420,6 +420,19 @@ import Testing
             ])
     }
 
+    /// Also those of segments that a delta update has left out.
+    @Test func discontinuitiesInFrontOfADeltaUpdateAreCounted() throws {
+        let cut = "#EXT-X-DISCONTINUITY\n"
+        let found = try versions([
+            "#EXT-X-MEDIA-SEQUENCE:100\n\(segments("a"))\(cut)\(segments("b", "c", "d"))\(cut)\(segments("e", "f"))",
+            "#EXT-X-MEDIA-SEQUENCE:100\n#EXT-X-SKIP:SKIPPED-SEGMENTS=3\n\(segments("d"))\(cut)\(segments("e", "f", "g"))",
+            segments("h"),
+        ])
+        #expect(found[1].result.isDelta)
+        let head = ["#EXT-X-MEDIA-SEQUENCE:104", "#EXT-X-DISCONTINUITY-SEQUENCE:2", "e.ts", "f.ts", "g.ts"]
+        #expect(found[2].lines == head + ["#EXT-X-DISCONTINUITY", "h.ts"])
+    }
+
     /// A server that lags behind has an older version, which is no new start and nothing new: however far it is behind.
     @Test(arguments: [2, 4, 7, 20]) func anOlderVersionIsNothingNew(segmentsBehind: Int) throws {
         func version(_ first: Int) -> String {

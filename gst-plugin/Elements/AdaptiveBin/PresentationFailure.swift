@@ -72,6 +72,9 @@ struct PresentationFailure: Error, Sendable {
         if case .status(let status) = cause { status == 404 || status == 410 } else { false }
     }
 
+    /// The origin has nothing of the byte range, or nothing of one that ends behind the resource.
+    var refusesRange: Bool { if case .status(416) = cause { true } else { false } }
+
     /// The origin has no time for it now.
     var isBusy: Bool { if case .status(let status) = cause { [408, 425, 429].contains(status) } else { false } }
 

@@ -202,7 +202,8 @@ final class PresentationOrigin: Sendable {
         return outgoing
     }
 
-    /// The bytes; any other status than success is a failure. `needed`: as for `HLSByteRange.cut`.
+    /// The bytes; any other status than success is a failure. `needed`: as for `HLSByteRange.cut`. If the server refuses `range`,
+    /// which may end behind the resource, it is asked for that.
     func bytes(
         _ content: Content, _ url: String, for request: LoopbackRequest? = nil, range: HLSByteRange? = nil,
         needing needed: HLSByteRange? = nil
@@ -218,6 +219,8 @@ final class PresentationOrigin: Sendable {
         case 200:
             // A server without ranges sends all.
             return try range?.cut(from: response.body, needing: needed, of: content.rawValue, at: url) ?? response.body
+        case 416 where needed != nil && needed != range:
+            return try await bytes(content, url, for: request, range: needed)
         default:
             throw .status(response.status, of: content.rawValue, at: url)
         }

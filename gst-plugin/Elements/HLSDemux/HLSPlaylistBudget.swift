@@ -52,7 +52,7 @@ extension HLSPlaylistRewriter {
         _ bytes: [UInt8], from url: String, as name: String, keptIn table: HLSResourceTable,
         route: @escaping (HLSResource) -> String
     ) throws(FormatError) -> HLSRewriting {
-        let rewriting: HLSRewriting
+        var rewriting: HLSRewriting
         do throws(FormatError) {
             rewriting = try rewrite(bytes, from: url, route: route)
             // The presentation is in a file.
@@ -61,7 +61,8 @@ extension HLSPlaylistRewriter {
             table.forgetUnused()
             throw error
         }
-        table.keep(rewriting.resources, of: name)
+        rewriting.resourceSize += table.keep(
+            rewriting.resources, of: name, skipped: rewriting.skippedCount, room: memoryLimit - rewriting.memorySize)
         return rewriting
     }
 }

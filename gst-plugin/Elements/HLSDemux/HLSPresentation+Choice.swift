@@ -20,7 +20,7 @@ extension HLSPresentation {
             let source = state.withLock { $0.variants.playlist(for: url) }
             var request = request
             if source != url { request.query = request.query.map(HLSDeliveryDirectives.withoutSkip) }
-            let (response, section) = try await ownPlaylist(source, request)
+            let (response, section) = try await usablePlaylist(source, request)
             if let section, case .key(let key) = section.protection, key.isQuick, choice != nil,
                 state.withLock({ $0.isOpen(for: source) }),
                 let name = table.knownName(of: .initSegment(section))
@@ -53,6 +53,21 @@ extension HLSPresentation {
                 if !state.withLock({ $0.variants.isSound(url) }) { onDeparture(nil) }
                 return response
             }
+        }
+    }
+
+    /// `ownPlaylist`. If the request was held up, its delta update may go on from segments that were missed: then all of the
+    /// playlist is asked for (draft-pantos-hls-rfc8216bis, 6.3.7).
+    private func usablePlaylist(
+        _ url: String, _ request: LoopbackRequest
+    ) async throws(HLSFailure) -> (LoopbackResponse, HLSInitSegment?) {
+        do throws(HLSFailure) {
+            return try await ownPlaylist(url, request)
+        } catch {
+            var whole = request
+            whole.query = request.query.map(HLSDeliveryDirectives.withoutSkip)
+            guard error.kind == .unsupported, whole.query != request.query else { throw error }
+            return try await ownPlaylist(url, whole)
         }
     }
 

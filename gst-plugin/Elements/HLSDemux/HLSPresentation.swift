@@ -561,9 +561,10 @@ extension HLSPresentation {
         return await segmentRelay.waits(SegmentRelay.pause)
     }
 
-    /// What the origin answers, as it comes. Nil: it has no such segment, and playback is to go on without.
+    /// What the origin answers, as it comes. Nil: it has no such segment, and playback is to go on without. `isLonger`: the
+    /// request has a range that may end behind the resource, so that 416 says nothing of the segment.
     private func segmentThatMayBeAbsent(
-        _ url: String, _ request: LoopbackRequest, isEncrypted: Bool = false
+        _ url: String, _ request: LoopbackRequest, isEncrypted: Bool = false, isLonger: Bool = false
     ) async throws(HLSFailure) -> LoopbackResponse? {
         var attempt = 0
         var failures = 0
@@ -585,7 +586,7 @@ extension HLSPresentation {
                     if state.withLock({ $0.absent?.isLive }) == true { return nil }
                     throw error.givenUp(true)
                 }
-                guard error.isRefusal,
+                guard error.isRefusal, !(isLonger && error.refusesRange),
                     let verdict = state.withLock({
                         $0.absent?.verdict(on: url, attempt: attempt, isRefused: !error.isAbsence)
                     })
@@ -720,14 +721,13 @@ extension HLSPresentation {
         request.headers.removeAll { $0.name.lowercased() == "range" }
         let range = isExact ? segment.byteRange : segment.decryption.encryptedRange(segment.byteRange)
         if let range { request.headers.append(HTTPHeader(name: "Range", value: range.httpRange)) }
+        let isLonger = range != segment.byteRange && !segment.decryption.isPart
         let answer: LoopbackResponse?
         do throws(HLSFailure) {
-            answer = try await segmentThatMayBeAbsent(segment.url, request, isEncrypted: true)
+            answer = try await segmentThatMayBeAbsent(segment.url, request, isEncrypted: true, isLonger: isLonger)
         } catch {
             // Some servers have none of a range that ends behind the file, as that of the last segment may.
-            guard case .status(416) = error.cause, range != segment.byteRange, !segment.decryption.isPart else {
-                throw error
-            }
+            guard isLonger, error.refusesRange else { throw error }
             return try await encrypted(segment, request, isExact: true)
         }
         guard var response = answer else { return LoopbackResponse(status: 204) }

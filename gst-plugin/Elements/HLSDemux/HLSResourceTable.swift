@@ -7,7 +7,7 @@ import Synchronization
 /// What the loopback server serves, by names that say nothing and that cannot be made up outside: a request can only
 /// ask for what the presentation's own playlists named. Thread-safe.
 ///
-/// A playlist keeps what its last refreshes named; what is in none of them is forgotten.
+/// A playlist keeps what its last refreshes named, and what a delta update leaves out; what is in none of them is forgotten.
 final class HLSResourceTable: Sendable {
     /// The refreshes of one playlist that are remembered.
     static let generations = 3
@@ -63,23 +63,50 @@ final class HLSResourceTable: Sendable {
 
     var count: Int { state.withLock { $0.entries.count } }
 
-    /// A playlist was rewritten, and names these resources now.
-    func keep(_ resources: [HLSResource], of playlist: String) {
-        state.withLock { state in
-            var resources = resources
-            for index in resources.indices {
-                guard let number = state.numbers[resources[index]], let entry = state.entries[number] else { continue }
+    /// A playlist was rewritten, and names these resources now. It leaves out `skipped` segments of the version before, which the
+    /// stock demuxer goes on with (`EXT-X-SKIP`): what these need is kept, as far as it takes no more than `room`. Returns how much
+    /// that is, in bytes, about.
+    @discardableResult
+    func keep(_ resources: [HLSResource], of playlist: String, skipped: Int = 0, room: Int = .max) -> Int {
+        state.withLock { state -> Int in
+            let left = Self.left(of: state.playlists[playlist]?.last ?? [], beside: resources, skipped, room)
+            var all = left.resources + resources
+            for index in all.indices {
+                guard let number = state.numbers[all[index]], let entry = state.entries[number] else { continue }
                 state.entries[number]?.uses += 1
                 // Refreshes share what is equal.
-                resources[index] = entry.resource
+                all[index] = entry.resource
             }
             var kept = state.playlists[playlist] ?? []
-            kept.append(resources)
+            kept.append(all)
             while kept.count > Self.generations {
                 for resource in kept.removeFirst() { state.release(resource) }
             }
             state.playlists[playlist] = kept
+            return left.size
         }
+    }
+
+    /// The newest of the version before. A segment may have a section or a note in front.
+    private static func left(
+        of last: [HLSResource], beside resources: [HLSResource], _ skipped: Int, _ room: Int
+    ) -> (resources: [HLSResource], size: Int) {
+        guard skipped > 0 else { return ([], 0) }
+        let new = Set(resources)
+        var left: [HLSResource] = []
+        var size = 0
+        var lastKeyURI: String?
+        for resource in last.reversed() where !new.contains(resource) {
+            var next = size + resource.size
+            if let uri = resource.keyURI, uri != lastKeyURI {
+                next += uri.utf8.count
+                lastKeyURI = uri
+            }
+            guard left.count / 2 < skipped, next <= room else { break }
+            left.append(resource)
+            size = next
+        }
+        return (left.reversed(), size)
     }
 
     /// A playlist is played no more: what it alone named is forgotten.

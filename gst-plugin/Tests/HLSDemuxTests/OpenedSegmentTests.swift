@@ -89,8 +89,8 @@ import Testing
         }
     }
 
-    /// A block of padding may be behind a byte range, and is asked for with it.
-    @Test func aServerMayRefuseARangeThatEndsBehindTheFile() async throws {
+    /// A block of padding may be behind a byte range, and is asked for with it. A live segment is not left out for that.
+    @Test(arguments: [true, false]) func aServerMayRefuseARangeThatEndsBehindTheFile(isLive: Bool) async throws {
         let clear = try #require(Self.media["ts"])
         let key = try #require(ContentKey([UInt8](repeating: 3, count: 16)))
         let segment = try AES.cbc(.encrypt, key: key, iv: Self.vector, clear + Self.padding)
@@ -99,6 +99,7 @@ import Testing
             keys: HLSKeys(session: KeySession(), timeout: .seconds(30)), keyFormats: [.identity])
         try presentation.open { _ in }
         defer { presentation.close() }
+        presentation.state.withLock { $0.absent = AbsentSegments() }
         let text = """
             #EXTM3U
             #EXT-X-TARGETDURATION:2
@@ -109,7 +110,7 @@ import Testing
             #EXTINF:2,
             #EXT-X-BYTERANGE:\(segment.count)
             a.ts
-            #EXT-X-ENDLIST
+            \(isLive ? "" : "#EXT-X-ENDLIST")
             """
         let rewriting = try presentation.rewrite(Array(text.utf8), from: "https://a.test/v.m3u8")
         #expect(rewriting.resources.count == 2)
@@ -118,6 +119,24 @@ import Testing
             let answer = await presentation.answer(LoopbackRequest(path: name))
             #expect(answer.status == 200 && answer.body == clear)
         }
+    }
+
+    /// The same of an init segment that is a part of a file.
+    @Test func aServerMayRefuseMoreThanAnInitSegment() async throws {
+        let clear: [UInt8] = [0, 0, 0, 8] + Array("ftyp".utf8) + [0, 0, 0, 8] + Array("moov".utf8)
+        let key = try #require(ContentKey([UInt8](repeating: 3, count: 16)))
+        let file = try AES.cbc(.encrypt, key: key, iv: Self.vector, clear + Self.padding)
+        let presentation = HLSPresentation(
+            origin: HLSOrigin(transport: StrictServer(file: file)),
+            keys: HLSKeys(session: KeySession(), timeout: .seconds(30)), keyFormats: [.identity])
+        let decryption = HLSSegmentDecryption(
+            key: HLSKey(method: .aes128, uri: "data:;base64,AwMDAwMDAwMDAwMDAwMDAw=="),
+            initializationVector: InitializationVector(Self.vector))
+        let section = HLSInitSegment(
+            url: "https://a.test/a.mp4", byteRange: HLSByteRange(offset: 0, length: UInt64(file.count)),
+            decryption: decryption, protection: .unchanged)
+        let answer = try await presentation.initSegment(section, LoopbackRequest(path: "i"))
+        #expect(answer.status == 200 && answer.body == clear)
     }
 
     private static let padding = [UInt8](repeating: 16, count: 16)
