@@ -363,11 +363,17 @@ extension DASHManifest {
         }
 
         private static func mediaType(of set: XMLElement) -> String? {
-            let type =
-                set[attribute: "contentType"] ?? set[attribute: "mimeType"]
-                ?? set.child("Representation")?[attribute: "mimeType"]
-            return type?.split(separator: "/").first.map(String.init)
+            let first = set.child("Representation")
+            let name = set[attribute: "contentType"] ?? set[attribute: "mimeType"] ?? first?[attribute: "mimeType"]
+            let type = name?.split(separator: "/").first.map(String.init)
+            guard type == "application" else { return type }
+            // As packagers write text that is in XML or in MP4 (RFC 6381), if they write no contentType.
+            let codecs = set[attribute: "codecs"] ?? first?[attribute: "codecs"] ?? ""
+            let isText = name == "application/ttml+xml" || textCodecs.contains(codecs.prefix { $0 != "." }.lowercased())
+            return isText ? "text" : type
         }
+
+        private static let textCodecs: Set<String> = ["stpp", "wvtt", "sbtt", "stxt", "tx3g"]
 
         private static func media(of set: XMLElement) -> OutputPolicy.Media? {
             switch mediaType(of: set) {

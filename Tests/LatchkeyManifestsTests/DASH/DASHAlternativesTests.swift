@@ -120,6 +120,24 @@ import Testing
         #expect(try sets == names(live).split(separator: "]").count)
     }
 
+    /// Packagers may write no `contentType`, and text in MP4 has no MIME type of its own.
+    @Test(arguments: [
+        ("mimeType=\"application/mp4\" codecs=\"stpp.ttml.im1t\"", true),
+        ("mimeType=\"application/mp4\" codecs=\"wvtt\"", true), ("mimeType=\"application/ttml+xml\"", true),
+        ("mimeType=\"text/vtt\"", true), ("mimeType=\"application/mp4\" codecs=\"mett\"", false),
+        ("mimeType=\"application/mp4\"", false),
+    ])
+    func textIsKnownWithoutContentType(attributes: String, isText: Bool) throws {
+        for (outer, inner) in [(attributes, ""), ("", attributes)] {
+            let bytes = Array(
+                String(decoding: manifest("[v1] [a3] [t2]"), as: UTF8.self)
+                    .replacing("contentType=\"text\"", with: outer)
+                    .replacing("<Representation id=\"t2\">", with: "<Representation id=\"t2\" \(inner)>").utf8)
+            let kept = try DASHManifest.leavingOut([keyID(2)], of: DASHManifest(bytes).alternatives, in: bytes)
+            #expect(try kept.map(names) == (isText ? "[v1] [a3]" : nil))
+        }
+    }
+
     @Test func whatIsNotUnderstoodStays() throws {
         let text = String(decoding: manifest("[v1 v2] [a3]"), as: UTF8.self)
         let bytes = Array(text.replacing("</Period>", with: "<AdaptationSet/><Other/></Period>").utf8)
