@@ -203,17 +203,16 @@ final class DASHRun: AdaptiveRun {
     /// Nil where all is kept.
     private func chosen(_ bytes: [UInt8], _ alternatives: Set<DASHAlternatives>) -> Chosen? {
         guard let choice else { return nil }
-        var refusals: [KeyID: KeyError] = [:]
         // A key may be for pictures and sound, and its license for one of these.
-        let concerned = alternatives.filter { one in
-            let own = choice.refusals(of: one.deciding, for: one.media)
-            refusals.merge(own) { first, _ in first }
-            return !own.isEmpty
+        let refusals = alternatives.reduce(into: [DASHAlternatives: [KeyID: KeyError]]()) { refusals, one in
+            refusals[one] = choice.refusals(of: one.deciding, for: one.media)
         }
-        let refused = Set(refusals.keys)
-        guard let kept = (try? DASHManifest.leavingOut(refused, of: concerned, in: bytes)) ?? nil else { return nil }
-        let leftOut = concerned.reduce(into: Set<KeyID>()) { $0.formUnion($1.keyIDs(leftOutFor: refused)) }
-        return Chosen(bytes: kept, leftOut: refusals.filter { leftOut.contains($0.key) })
+        let refused = refusals.mapValues { Set($0.keys) }
+        guard let kept = (try? DASHManifest.leavingOut(refused, in: bytes)) ?? nil else { return nil }
+        let leftOut = refused.reduce(into: [KeyID: KeyError]()) { leftOut, one in
+            for keyID in one.key.keyIDs(leftOutFor: one.value) { leftOut[keyID] = refusals[one.key]?[keyID] }
+        }
+        return Chosen(bytes: kept, leftOut: leftOut)
     }
 
     /// A later version of the manifest without what has no keys. These were asked for before.
