@@ -6,7 +6,7 @@ public import LatchkeyProtection
 /// What a DASH manifest (MPD, ISO/IEC 23009-1) says about protection and about its own refreshes. The media itself is
 /// not looked at: that is the demuxer's work.
 public struct DASHManifest: Hashable, Sendable {
-    /// What holds for one Representation, or for an AdaptationSet whose Representations have no descriptors of their
+    /// What holds for one Representation, or for an AdaptationSet and its Representations that have no descriptors of their
     /// own. Descriptors that are inherited are in it.
     public struct Protection: Hashable, Sendable {
         /// In the order of the manifest, those of the AdaptationSet that a Representation inherits included.
@@ -294,7 +294,7 @@ extension DASHManifest {
             let media = Self.media(of: set)
             let keysOfSet = keySet(of: ofSet) ?? outerKeys
             var keys: [Int?] = []
-            var hasOwn = false
+            var (ownParts, inherits): ([Part], Bool) = ([], false)
             for representation in set.children where representation.localName == "Representation" {
                 note(representation)
                 var own = numbers(of: representation, inSet)
@@ -313,11 +313,15 @@ extension DASHManifest {
                     }
                 }
                 keys.append(keySet(of: own) ?? keysOfSet)
-                if own.isEmpty { continue }
-                hasOwn = true
-                keep(Part(numbers: inherited + ofSet + own, media: media), levels)
+                if own.isEmpty {
+                    inherits = true
+                } else if ownParts.count < DASHManifest.protectionLimit {
+                    ownParts.append(Part(numbers: inherited + ofSet + own, media: media))
+                }
             }
-            if !hasOwn { keep(Part(numbers: inherited + ofSet, media: media), levels) }
+            // Goes first: the others inherit its KIDs, beside data of their own.
+            if inherits || ownParts.isEmpty { keep(Part(numbers: inherited + ofSet, media: media), levels) }
+            for part in ownParts { keep(part, levels) }
             return keys
         }
 

@@ -168,7 +168,7 @@ import Testing
                 + "\(String(repeating: period, count: 300))</MPD>").utf8)
         let manifest = try DASHManifest(bytes)
         #expect(manifest.alternatives.count == 256)
-        #expect(manifest.protections.count == 1)
+        #expect(manifest.protections.count == 2)
         let kept = try DASHManifest.leavingOut([keyID(256)], of: manifest.alternatives, in: bytes)
         let root = try XMLElement(reading: #require(kept), limits: .manifest)
         let counts = root.children.compactMap { $0.child("AdaptationSet")?.children.count }
