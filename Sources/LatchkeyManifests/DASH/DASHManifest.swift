@@ -328,8 +328,12 @@ extension DASHManifest {
         /// Whether what is protected has no KID, or nothing that a request could be made of, while more may be looked for.
         private mutating func needsInitSegment(_ numbers: [Int], _ keys: Int?) -> Bool {
             let canBeAskedFor = numbers.contains { number in
-                guard case .system(let system) = descriptors[number].scheme else { return false }
-                return system == .clearKey || system == .common || !descriptors[number].systemBoxes.isEmpty
+                switch descriptors[number].scheme {
+                case .system(let system):
+                    system == .clearKey || system == .common || !descriptors[number].systemBoxes.isEmpty
+                case .commonEncryption: !descriptors[number].protectionBoxes.isEmpty
+                case .other: false
+                }
             }
             guard !numbers.isEmpty, keys == nil || !canBeAskedFor else { return false }
             initSegmentCount += 1

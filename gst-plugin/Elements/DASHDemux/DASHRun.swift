@@ -459,22 +459,28 @@ extension DASHManifest {
             return found
         }
         for protection in protections {
-            var withData: Set<ProtectionSystem> = []
+            // Boxes that belong to no system's descriptor are for those that have none themselves.
+            let common = protection.descriptors.filter { $0.scheme == .commonEncryption }.flatMap(\.protectionBoxes)
+            var withData = Set(common.map(\.system))
             for case (let descriptor, .system(let system)) in protection.descriptors.map({ ($0, $0.scheme) })
             where !withData.contains(system) && !descriptor.systemBoxes.isEmpty {
                 withData.insert(system)
             }
             // KIDs are enough for ClearKey.
-            let askable = protection.systems.filter { KeySystem($0) == .clearKey || withData.contains($0) }
+            let askable = (protection.systems + common.map(\.system)).filter {
+                KeySystem($0) == .clearKey || withData.contains($0)
+            }
             guard let system = choose(askable) else { continue }
             // ClearKey has two names, and packagers write data below one and the URL below the other. What stands further
             // inside goes before what it inherits.
+            func isSame(_ other: ProtectionSystem) -> Bool {
+                other == system || KeySystem(system).map { KeySystem(other) == $0 } == true
+            }
             func isPeer(_ descriptor: DASHContentProtection) -> Bool {
-                guard case .system(let other) = descriptor.scheme else { return false }
-                return other == system || KeySystem(system).map { KeySystem(other) == $0 } == true
+                if case .system(let other) = descriptor.scheme { isSame(other) } else { false }
             }
             let peers = protection.descriptors.filter(isPeer)
-            let boxes = peers.last { !$0.systemBoxes.isEmpty }?.systemBoxes ?? []
+            let boxes = peers.last { !$0.systemBoxes.isEmpty }?.systemBoxes ?? common.filter { isSame($0.system) }
             let innermostFirst = protection.innermostFirst
             var named = innermostFirst.filter(isPeer).flatMap(\.licenseURLs)
             if named.isEmpty {
@@ -496,7 +502,8 @@ extension DASHManifest {
                     ManifestKeyGroup(
                         system: system, keyIDs: [], boxes: boxes, licenseURL: licenseURLs.first,
                         otherURLs: Array(licenseURLs.dropFirst()), media: protection.media))
-                for descriptor in peers { add(descriptor.keyIDs, to: place) }
+                for descriptor in peers { add(descriptor.systemBoxes.flatMap(\.namedKeyIDs), to: place) }
+                add(boxes.flatMap(\.namedKeyIDs), to: place)
             } else if groups[place].media != protection.media {
                 groups[place].media = nil
             }
@@ -506,16 +513,11 @@ extension DASHManifest {
     }
 }
 
-extension DASHContentProtection {
-    /// The KIDs that the system's data names.
-    fileprivate var keyIDs: [KeyID] {
-        systemBoxes.flatMap { box in
-            box.keyIDs.isEmpty ? box.playReadyHeader?.keys.map(\.keyID) ?? [] : box.keyIDs
-        }
-    }
-}
-
 extension PSSHBox {
+    fileprivate var namedKeyIDs: [KeyID] {
+        keyIDs.isEmpty ? playReadyHeader?.keys.map(\.keyID) ?? [] : keyIDs
+    }
+
     fileprivate var playReadyHeader: WRMHeader? {
         guard system == .playReady else { return nil }
         return (try? PlayReadyObject(initializationData: data).header()) ?? nil
