@@ -74,6 +74,17 @@ extension DASHManifest.Protection {
         return result + rest
     }
 
+    /// Those of the innermost element that names a KID: its own go before those that it inherits.
+    package var keyDescriptors: ArraySlice<DASHContentProtection> {
+        var end = descriptors.count
+        for level in ([0] + levels).reversed() {
+            let own = descriptors[level..<end]
+            if own.contains(where: { $0.defaultKeyIDs.contains { !$0.isZero } }) { return own }
+            end = level
+        }
+        return []
+    }
+
     /// The descriptor of that system.
     public func descriptor(of system: ProtectionSystem) -> DASHContentProtection? {
         descriptors.first { $0.scheme == .system(system) }

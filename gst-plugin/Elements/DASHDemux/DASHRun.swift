@@ -493,6 +493,7 @@ extension DASHManifest {
             where licenseURLs.count < ManifestKeys.serviceLimit && !licenseURLs.contains(url) {
                 licenseURLs.append(url)
             }
+            let keyDescriptors = protection.keyDescriptors
             let kind = Kind(system: system, boxes: boxes, licenseURLs: licenseURLs)
             let place = places[kind] ?? groups.count
             if place == groups.count {
@@ -502,12 +503,15 @@ extension DASHManifest {
                     ManifestKeyGroup(
                         system: system, keyIDs: [], boxes: boxes, licenseURL: licenseURLs.first,
                         otherURLs: Array(licenseURLs.dropFirst()), media: protection.media))
-                for descriptor in peers { add(descriptor.systemBoxes.flatMap(\.namedKeyIDs), to: place) }
                 add(boxes.flatMap(\.namedKeyIDs), to: place)
+                // Others may be inherited, for keys that are asked for elsewhere.
+                if keyDescriptors.isEmpty {
+                    for descriptor in peers { add(descriptor.systemBoxes.flatMap(\.namedKeyIDs), to: place) }
+                }
             } else if groups[place].media != protection.media {
                 groups[place].media = nil
             }
-            for descriptor in protection.descriptors { add(descriptor.defaultKeyIDs, to: place) }
+            for descriptor in keyDescriptors { add(descriptor.defaultKeyIDs, to: place) }
         }
         return groups
     }

@@ -3,6 +3,7 @@
 import LatchkeyContainers
 import LatchkeyHTTP
 import LatchkeyKeySession
+import LatchkeyKeySystems
 import LatchkeyProtection
 import Synchronization
 import Testing
@@ -74,6 +75,27 @@ extension HLSDemuxTests.DASHChoiceTests {
         // The only one of a Period stays: its decryptor says why it does not play.
         #expect(kept == [["1", "2"], ["3"], ["5"]])
         #expect(told.withLock { $0.map { $0.keys.map(\.description.last) } } == [["4"]])
+    }
+
+    /// A license has the keys that its data names: what an AdaptationSet has of its own is not for the key of its Period.
+    @Test(arguments: [true, false]) func keysAreAskedForWithTheirOwnData(isFirst: Bool) throws {
+        let keyIDs = (1...2).map { KeyID(high: 0, low: UInt64($0)) }
+        let objects = try keyIDs.map { keyID in
+            try PlayReadyObject(header: WRMHeader(version: .v4_0, keys: [.init(keyID)])).serialized()
+        }
+        let protections = zip(keyIDs, objects).map { keyID, object in
+            """
+            <ContentProtection schemeIdUri="urn:mpeg:dash:mp4protection:2011" default_KID="\(keyID.uuidString)"/>\
+            <ContentProtection schemeIdUri="urn:uuid:\(ProtectionSystem.playReady.uuid)">\
+            <pro>\(Base64.encode(object))</pro></ContentProtection>
+            """
+        }
+        let sets = ["<AdaptationSet>\(protections[1])</AdaptationSet>", "<AdaptationSet/>"]
+        let text = "<MPD><Period>\(protections[0])\((isFirst ? sets : sets.reversed()).joined())</Period></MPD>"
+        let groups = try DASHManifest(Array(text.utf8)).keyGroups { $0.first }
+            .sorted { $0.keyIDs.description < $1.keyIDs.description }
+        #expect(groups.map(\.keyIDs) == keyIDs.map { [$0] })
+        #expect(groups.map(\.boxes) == objects.map { [PSSHBox(system: .playReady, data: $0)] })
     }
 
     /// What pictures may not use says nothing of sound, also where other sound is left out.
