@@ -460,14 +460,14 @@ extension DASHManifest {
         }
         for protection in protections {
             // Boxes that belong to no system's descriptor are for those that have none themselves.
-            let common = protection.descriptors.filter { $0.scheme == .commonEncryption }.flatMap(\.protectionBoxes)
-            var withData = Set(common.map(\.system))
+            let common = protection.descriptors.filter { $0.scheme == .commonEncryption }.map(\.protectionBoxes)
+            var withData = Set(common.joined().map(\.system))
             for case (let descriptor, .system(let system)) in protection.descriptors.map({ ($0, $0.scheme) })
             where !withData.contains(system) && !descriptor.systemBoxes.isEmpty {
                 withData.insert(system)
             }
             // KIDs are enough for ClearKey.
-            let askable = (protection.systems + common.map(\.system)).filter {
+            let askable = (protection.systems + common.joined().map(\.system)).filter {
                 KeySystem($0) == .clearKey || withData.contains($0)
             }
             guard let system = choose(askable) else { continue }
@@ -480,7 +480,8 @@ extension DASHManifest {
                 if case .system(let other) = descriptor.scheme { isSame(other) } else { false }
             }
             let peers = protection.descriptors.filter(isPeer)
-            let boxes = peers.last { !$0.systemBoxes.isEmpty }?.systemBoxes ?? common.filter { isSame($0.system) }
+            let own = peers.last { !$0.systemBoxes.isEmpty }?.systemBoxes
+            let boxes = own ?? common.map { boxes in boxes.filter { isSame($0.system) } }.last { !$0.isEmpty } ?? []
             let innermostFirst = protection.innermostFirst
             var named = innermostFirst.filter(isPeer).flatMap(\.licenseURLs)
             if named.isEmpty {
