@@ -273,8 +273,10 @@ extension DASHManifest {
                     }
                     found[kind] = same
                 }
-                if !unknown.isEmpty { findUntold(among: found.values.map { $0.parts.values.map(\.places) }) }
                 let optional = DASHAlternatives.Kind.optional(among: found.keys)
+                if !unknown.isEmpty {
+                    findUntold(among: found.map { ($0.value.parts.values.map(\.places), optional.contains($0.key)) })
+                }
                 // Without these keys nothing plays: what is optional and needs no others is no matter of a choice.
                 let needed = Set(
                     found.filter { !optional.contains($0.key) && $0.value.parts.count == 1 }.values
@@ -351,12 +353,14 @@ extension DASHManifest {
             return initSegmentCount <= DASHManifest.initSegmentLimits.all
         }
 
-        /// Those of what is unknown that a choice may depend on. `choices`: what a player may choose among in the Period, by keys.
-        private mutating func findUntold(among choices: [[[DASHAlternatives.Place]]]) {
+        /// Those of what is unknown that a choice may depend on. `choices`: what a player may choose among in the Period, by keys, and
+        /// whether it may be left out as a whole.
+        private mutating func findUntold(among choices: [(parts: [[DASHAlternatives.Place]], isOptional: Bool)]) {
             var (open, differing): (Set<DASHAlternatives.Place>, Set<DASHAlternatives.Place>) = ([], [])
-            for parts in choices where parts.count > 1 || parts.contains(where: { $0.count > 1 }) {
-                open.formUnion(parts.joined())
-                if parts.count > 1 { differing.formUnion(parts.joined()) }
+            for (parts, isOptional) in choices {
+                let isChoice = parts.count > 1 || isOptional
+                if isChoice || parts.contains(where: { $0.count > 1 }) { open.formUnion(parts.joined()) }
+                if isChoice { differing.formUnion(parts.joined()) }
             }
             for (place, segment, hasKeys) in unknown where (hasKeys ? differing : open).contains(place) {
                 guard untold.count < DASHManifest.initSegmentLimits.untold else { return }

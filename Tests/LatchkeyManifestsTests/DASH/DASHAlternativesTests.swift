@@ -261,6 +261,34 @@ import Testing
         #expect(try kept.map(names) == "[a] [alone] [t u] [c d e]")
     }
 
+    /// What may be left out is a choice by itself. Text that is no MP4 has no init segment.
+    @Test func initSegmentsOfTextAreLookedFor() throws {
+        func set(_ attributes: String, _ name: String, _ file: String) -> String {
+            """
+            <AdaptationSet \(attributes)>\(Self.common)<Representation id="\(name)"><BaseURL>\(file)</BaseURL>\
+            </Representation></AdaptationSet>
+            """
+        }
+        let sets = [
+            set("contentType=\"video\"", "v", "v.mp4"), set("contentType=\"text\"", "t", "t.mp4"),
+            set("contentType=\"text\" mimeType=\"text/vtt\" lang=\"en\"", "w", "w.vtt"),
+        ]
+        let bytes = Array("<MPD><Period>\(sets.joined())</Period></MPD>".utf8)
+        let untold = try DASHManifest(bytes, from: Self.url).untold
+        #expect(untold.map(\.url) == ["https://a.test/x/t.mp4"])
+        let told = DASHContentProtection(
+            XMLElement(
+                "ContentProtection",
+                attributes: [
+                    .init("schemeIdUri", "urn:mpeg:dash:mp4protection:2011"),
+                    .init("default_KID", keyID(1).description),
+                ]))
+        let known = Dictionary(uniqueKeysWithValues: untold.map { ($0, [told]) })
+        let alternatives = try DASHManifest(bytes, from: Self.url, known: known).alternatives
+        let kept = try DASHManifest.leavingOut([keyID(1)], of: alternatives, in: bytes)
+        #expect(try kept.map(names) == "[v] [w]")
+    }
+
     /// However many a manifest names.
     @Test func fewInitSegmentsAreLookedFor() throws {
         let representations = (0..<1000).map { "<Representation id=\"\($0)\"/>" }.joined()
