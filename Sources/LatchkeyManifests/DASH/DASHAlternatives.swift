@@ -100,8 +100,16 @@ extension DASHManifest {
     public static func leavingOut(
         _ refused: Set<KeyID>, of alternatives: Set<DASHAlternatives>, in bytes: some Collection<UInt8>
     ) throws(FormatError) -> [UInt8]? {
-        let places = alternatives.reduce(into: Set<DASHAlternatives.Place>()) {
-            $0.formUnion($1.parts(without: refused).flatMap(\.places))
+        try leavingOut(
+            alternatives.reduce(into: [DASHAlternatives: Set<KeyID>]()) { $0[$1] = refused }, in: bytes)
+    }
+
+    /// The same. For each of the alternatives, its own keys may not be used: a license may be for sound and not for pictures.
+    package static func leavingOut(
+        _ refused: [DASHAlternatives: Set<KeyID>], in bytes: some Collection<UInt8>
+    ) throws(FormatError) -> [UInt8]? {
+        let places = refused.reduce(into: Set<DASHAlternatives.Place>()) { places, one in
+            places.formUnion(one.key.parts(without: one.value).flatMap(\.places))
         }
         guard !places.isEmpty else { return nil }
         var root = try XMLElement(reading: bytes, limits: .manifest)

@@ -16,7 +16,10 @@ package struct DASHInitSegment: Hashable, Sendable {
     /// `levels` are the MPD, the Period, the AdaptationSet and the Representation, and `manifest` is where the MPD came from. Nil
     /// where the segments have no init segment, or one that is no MP4.
     init?(_ levels: [XMLElement], from manifest: URIReference) {
-        guard !levels.contains(where: { $0[attribute: "mimeType"]?.hasSuffix("/webm") == true }) else { return nil }
+        let types = levels.compactMap { $0[attribute: "mimeType"] }
+        guard !types.contains(where: { $0.hasSuffix("/webm") || $0.hasPrefix("text/") || $0.hasSuffix("+xml") }) else {
+            return nil
+        }
         var base = manifest
         for level in levels {
             base = DASHOfflinePresentation.base(of: level, in: base)

@@ -6,7 +6,7 @@ public import LatchkeyProtection
 /// What a DASH manifest (MPD, ISO/IEC 23009-1) says about protection and about its own refreshes. The media itself is
 /// not looked at: that is the demuxer's work.
 public struct DASHManifest: Hashable, Sendable {
-    /// What holds for one Representation, or for an AdaptationSet whose Representations have no descriptors of their
+    /// What holds for one Representation, or for an AdaptationSet and its Representations that have no descriptors of their
     /// own. Descriptors that are inherited are in it.
     public struct Protection: Hashable, Sendable {
         /// In the order of the manifest, those of the AdaptationSet that a Representation inherits included.
@@ -72,6 +72,17 @@ extension DASHManifest.Protection {
             rest = rest[..<level]
         }
         return result + rest
+    }
+
+    /// Those of the innermost element that names a KID: its own go before those that it inherits.
+    package var keyDescriptors: ArraySlice<DASHContentProtection> {
+        var end = descriptors.count
+        for level in ([0] + levels).reversed() {
+            let own = descriptors[level..<end]
+            if own.contains(where: { $0.defaultKeyIDs.contains { !$0.isZero } }) { return own }
+            end = level
+        }
+        return []
     }
 
     /// The descriptor of that system.
@@ -262,8 +273,10 @@ extension DASHManifest {
                     }
                     found[kind] = same
                 }
-                if !unknown.isEmpty { findUntold(among: found.values.map { $0.parts.values.map(\.places) }) }
                 let optional = DASHAlternatives.Kind.optional(among: found.keys)
+                if !unknown.isEmpty {
+                    findUntold(among: found.map { ($0.value.parts.values.map(\.places), optional.contains($0.key)) })
+                }
                 // Without these keys nothing plays: what is optional and needs no others is no matter of a choice.
                 let needed = Set(
                     found.filter { !optional.contains($0.key) && $0.value.parts.count == 1 }.values
@@ -294,7 +307,7 @@ extension DASHManifest {
             let media = Self.media(of: set)
             let keysOfSet = keySet(of: ofSet) ?? outerKeys
             var keys: [Int?] = []
-            var hasOwn = false
+            var (ownParts, inherits): ([Part], Bool) = ([], false)
             for representation in set.children where representation.localName == "Representation" {
                 note(representation)
                 var own = numbers(of: representation, inSet)
@@ -313,31 +326,41 @@ extension DASHManifest {
                     }
                 }
                 keys.append(keySet(of: own) ?? keysOfSet)
-                if own.isEmpty { continue }
-                hasOwn = true
-                keep(Part(numbers: inherited + ofSet + own, media: media), levels)
+                if own.isEmpty {
+                    inherits = true
+                } else if ownParts.count < DASHManifest.protectionLimit {
+                    ownParts.append(Part(numbers: inherited + ofSet + own, media: media))
+                }
             }
-            if !hasOwn { keep(Part(numbers: inherited + ofSet, media: media), levels) }
+            // Goes first: the others inherit its KIDs, beside data of their own.
+            if inherits || ownParts.isEmpty { keep(Part(numbers: inherited + ofSet, media: media), levels) }
+            for part in ownParts { keep(part, levels) }
             return keys
         }
 
         /// Whether what is protected has no KID, or nothing that a request could be made of, while more may be looked for.
         private mutating func needsInitSegment(_ numbers: [Int], _ keys: Int?) -> Bool {
             let canBeAskedFor = numbers.contains { number in
-                guard case .system(let system) = descriptors[number].scheme else { return false }
-                return system == .clearKey || system == .common || !descriptors[number].systemBoxes.isEmpty
+                switch descriptors[number].scheme {
+                case .system(let system):
+                    system == .clearKey || system == .common || !descriptors[number].systemBoxes.isEmpty
+                case .commonEncryption: !descriptors[number].protectionBoxes.isEmpty
+                case .other: false
+                }
             }
             guard !numbers.isEmpty, keys == nil || !canBeAskedFor else { return false }
             initSegmentCount += 1
             return initSegmentCount <= DASHManifest.initSegmentLimits.all
         }
 
-        /// Those of what is unknown that a choice may depend on. `choices`: what a player may choose among in the Period, by keys.
-        private mutating func findUntold(among choices: [[[DASHAlternatives.Place]]]) {
+        /// Those of what is unknown that a choice may depend on. `choices`: what a player may choose among in the Period, by keys, and
+        /// whether it may be left out as a whole.
+        private mutating func findUntold(among choices: [(parts: [[DASHAlternatives.Place]], isOptional: Bool)]) {
             var (open, differing): (Set<DASHAlternatives.Place>, Set<DASHAlternatives.Place>) = ([], [])
-            for parts in choices where parts.count > 1 || parts.contains(where: { $0.count > 1 }) {
-                open.formUnion(parts.joined())
-                if parts.count > 1 { differing.formUnion(parts.joined()) }
+            for (parts, isOptional) in choices {
+                let isChoice = parts.count > 1 || isOptional
+                if isChoice || parts.contains(where: { $0.count > 1 }) { open.formUnion(parts.joined()) }
+                if isChoice { differing.formUnion(parts.joined()) }
             }
             for (place, segment, hasKeys) in unknown where (hasKeys ? differing : open).contains(place) {
                 guard untold.count < DASHManifest.initSegmentLimits.untold else { return }
@@ -363,11 +386,17 @@ extension DASHManifest {
         }
 
         private static func mediaType(of set: XMLElement) -> String? {
-            let type =
-                set[attribute: "contentType"] ?? set[attribute: "mimeType"]
-                ?? set.child("Representation")?[attribute: "mimeType"]
-            return type?.split(separator: "/").first.map(String.init)
+            let first = set.child("Representation")
+            let name = set[attribute: "contentType"] ?? set[attribute: "mimeType"] ?? first?[attribute: "mimeType"]
+            let type = name?.split(separator: "/").first.map(String.init)
+            guard type == "application" else { return type }
+            // As packagers write text that is in XML or in MP4 (RFC 6381), if they write no contentType.
+            let codecs = set[attribute: "codecs"] ?? first?[attribute: "codecs"] ?? ""
+            let isText = name == "application/ttml+xml" || textCodecs.contains(codecs.prefix { $0 != "." }.lowercased())
+            return isText ? "text" : type
         }
+
+        private static let textCodecs: Set<String> = ["stpp", "wvtt", "sbtt", "stxt", "tx3g"]
 
         private static func media(of set: XMLElement) -> OutputPolicy.Media? {
             switch mediaType(of: set) {

@@ -120,6 +120,24 @@ import Testing
         #expect(try sets == names(live).split(separator: "]").count)
     }
 
+    /// Packagers may write no `contentType`, and text in MP4 has no MIME type of its own.
+    @Test(arguments: [
+        ("mimeType=\"application/mp4\" codecs=\"stpp.ttml.im1t\"", true),
+        ("mimeType=\"application/mp4\" codecs=\"wvtt\"", true), ("mimeType=\"application/ttml+xml\"", true),
+        ("mimeType=\"text/vtt\"", true), ("mimeType=\"application/mp4\" codecs=\"mett\"", false),
+        ("mimeType=\"application/mp4\"", false),
+    ])
+    func textIsKnownWithoutContentType(attributes: String, isText: Bool) throws {
+        for (outer, inner) in [(attributes, ""), ("", attributes)] {
+            let bytes = Array(
+                String(decoding: manifest("[v1] [a3] [t2]"), as: UTF8.self)
+                    .replacing("contentType=\"text\"", with: outer)
+                    .replacing("<Representation id=\"t2\">", with: "<Representation id=\"t2\" \(inner)>").utf8)
+            let kept = try DASHManifest.leavingOut([keyID(2)], of: DASHManifest(bytes).alternatives, in: bytes)
+            #expect(try kept.map(names) == (isText ? "[v1] [a3]" : nil))
+        }
+    }
+
     @Test func whatIsNotUnderstoodStays() throws {
         let text = String(decoding: manifest("[v1 v2] [a3]"), as: UTF8.self)
         let bytes = Array(text.replacing("</Period>", with: "<AdaptationSet/><Other/></Period>").utf8)
@@ -150,7 +168,7 @@ import Testing
                 + "\(String(repeating: period, count: 300))</MPD>").utf8)
         let manifest = try DASHManifest(bytes)
         #expect(manifest.alternatives.count == 256)
-        #expect(manifest.protections.count == 1)
+        #expect(manifest.protections.count == 2)
         let kept = try DASHManifest.leavingOut([keyID(256)], of: manifest.alternatives, in: bytes)
         let root = try XMLElement(reading: #require(kept), limits: .manifest)
         let counts = root.children.compactMap { $0.child("AdaptationSet")?.children.count }
@@ -241,6 +259,34 @@ import Testing
         #expect(Set(manifest.protections.flatMap(\.defaultKeyIDs)) == deciding)
         let kept = try DASHManifest.leavingOut([keyID(2)], of: manifest.alternatives, in: bytes)
         #expect(try kept.map(names) == "[a] [alone] [t u] [c d e]")
+    }
+
+    /// What may be left out is a choice by itself. Text that is no MP4 has no init segment.
+    @Test func initSegmentsOfTextAreLookedFor() throws {
+        func set(_ attributes: String, _ name: String, _ file: String) -> String {
+            """
+            <AdaptationSet \(attributes)>\(Self.common)<Representation id="\(name)"><BaseURL>\(file)</BaseURL>\
+            </Representation></AdaptationSet>
+            """
+        }
+        let sets = [
+            set("contentType=\"video\"", "v", "v.mp4"), set("contentType=\"text\"", "t", "t.mp4"),
+            set("contentType=\"text\" mimeType=\"text/vtt\" lang=\"en\"", "w", "w.vtt"),
+        ]
+        let bytes = Array("<MPD><Period>\(sets.joined())</Period></MPD>".utf8)
+        let untold = try DASHManifest(bytes, from: Self.url).untold
+        #expect(untold.map(\.url) == ["https://a.test/x/t.mp4"])
+        let told = DASHContentProtection(
+            XMLElement(
+                "ContentProtection",
+                attributes: [
+                    .init("schemeIdUri", "urn:mpeg:dash:mp4protection:2011"),
+                    .init("default_KID", keyID(1).description),
+                ]))
+        let known = Dictionary(uniqueKeysWithValues: untold.map { ($0, [told]) })
+        let alternatives = try DASHManifest(bytes, from: Self.url, known: known).alternatives
+        let kept = try DASHManifest.leavingOut([keyID(1)], of: alternatives, in: bytes)
+        #expect(try kept.map(names) == "[v] [w]")
     }
 
     /// However many a manifest names.

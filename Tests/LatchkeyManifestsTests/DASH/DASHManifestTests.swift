@@ -84,6 +84,18 @@ import Testing
         #expect(manifest.protections.map { $0.defaultKeyIDs.map(\.uuidString) } == [[Self.first], [Self.second]])
     }
 
+    /// What a Representation inherits counts by itself, also beside others with descriptors of their own.
+    @Test(arguments: [true, false]) func aRepresentationWithoutItsOwnInherits(isFirst: Bool) throws {
+        let own = "<Representation>\(common(Self.second))</Representation>"
+        let both = isFirst ? "<Representation/>\(own)" : "\(own)<Representation/>"
+        let manifest = try manifest(
+            "<Period><AdaptationSet>\(common(Self.first))\(both)</AdaptationSet></Period>")
+        #expect(
+            manifest.protections.map { $0.defaultKeyIDs.map(\.uuidString) } == [
+                [Self.first], [Self.first, Self.second],
+            ])
+    }
+
     /// The fifth edition of ISO/IEC 23009-1 lets descriptors refer to one that stands elsewhere.
     @Test func aReferenceStandsForTheDescriptor() throws {
         let manifest = try manifest(

@@ -203,17 +203,16 @@ final class DASHRun: AdaptiveRun {
     /// Nil where all is kept.
     private func chosen(_ bytes: [UInt8], _ alternatives: Set<DASHAlternatives>) -> Chosen? {
         guard let choice else { return nil }
-        var refusals: [KeyID: KeyError] = [:]
         // A key may be for pictures and sound, and its license for one of these.
-        let concerned = alternatives.filter { one in
-            let own = choice.refusals(of: one.deciding, for: one.media)
-            refusals.merge(own) { first, _ in first }
-            return !own.isEmpty
+        let refusals = alternatives.reduce(into: [DASHAlternatives: [KeyID: KeyError]]()) { refusals, one in
+            refusals[one] = choice.refusals(of: one.deciding, for: one.media)
         }
-        let refused = Set(refusals.keys)
-        guard let kept = (try? DASHManifest.leavingOut(refused, of: concerned, in: bytes)) ?? nil else { return nil }
-        let leftOut = concerned.reduce(into: Set<KeyID>()) { $0.formUnion($1.keyIDs(leftOutFor: refused)) }
-        return Chosen(bytes: kept, leftOut: refusals.filter { leftOut.contains($0.key) })
+        let refused = refusals.mapValues { Set($0.keys) }
+        guard let kept = (try? DASHManifest.leavingOut(refused, in: bytes)) ?? nil else { return nil }
+        let leftOut = refused.reduce(into: [KeyID: KeyError]()) { leftOut, one in
+            for keyID in one.key.keyIDs(leftOutFor: one.value) { leftOut[keyID] = refusals[one.key]?[keyID] }
+        }
+        return Chosen(bytes: kept, leftOut: leftOut)
     }
 
     /// A later version of the manifest without what has no keys. These were asked for before.
@@ -460,22 +459,29 @@ extension DASHManifest {
             return found
         }
         for protection in protections {
-            var withData: Set<ProtectionSystem> = []
+            // Boxes that belong to no system's descriptor are for those that have none themselves.
+            let common = protection.descriptors.filter { $0.scheme == .commonEncryption }.map(\.protectionBoxes)
+            var withData = Set(common.joined().map(\.system))
             for case (let descriptor, .system(let system)) in protection.descriptors.map({ ($0, $0.scheme) })
             where !withData.contains(system) && !descriptor.systemBoxes.isEmpty {
                 withData.insert(system)
             }
             // KIDs are enough for ClearKey.
-            let askable = protection.systems.filter { KeySystem($0) == .clearKey || withData.contains($0) }
+            let askable = (protection.systems + common.joined().map(\.system)).filter {
+                KeySystem($0) == .clearKey || withData.contains($0)
+            }
             guard let system = choose(askable) else { continue }
             // ClearKey has two names, and packagers write data below one and the URL below the other. What stands further
             // inside goes before what it inherits.
+            func isSame(_ other: ProtectionSystem) -> Bool {
+                other == system || KeySystem(system).map { KeySystem(other) == $0 } == true
+            }
             func isPeer(_ descriptor: DASHContentProtection) -> Bool {
-                guard case .system(let other) = descriptor.scheme else { return false }
-                return other == system || KeySystem(system).map { KeySystem(other) == $0 } == true
+                if case .system(let other) = descriptor.scheme { isSame(other) } else { false }
             }
             let peers = protection.descriptors.filter(isPeer)
-            let boxes = peers.last { !$0.systemBoxes.isEmpty }?.systemBoxes ?? []
+            let own = peers.last { !$0.systemBoxes.isEmpty }?.systemBoxes
+            let boxes = own ?? common.map { boxes in boxes.filter { isSame($0.system) } }.last { !$0.isEmpty } ?? []
             let innermostFirst = protection.innermostFirst
             var named = innermostFirst.filter(isPeer).flatMap(\.licenseURLs)
             if named.isEmpty {
@@ -488,6 +494,7 @@ extension DASHManifest {
             where licenseURLs.count < ManifestKeys.serviceLimit && !licenseURLs.contains(url) {
                 licenseURLs.append(url)
             }
+            let keyDescriptors = protection.keyDescriptors
             let kind = Kind(system: system, boxes: boxes, licenseURLs: licenseURLs)
             let place = places[kind] ?? groups.count
             if place == groups.count {
@@ -497,26 +504,25 @@ extension DASHManifest {
                     ManifestKeyGroup(
                         system: system, keyIDs: [], boxes: boxes, licenseURL: licenseURLs.first,
                         otherURLs: Array(licenseURLs.dropFirst()), media: protection.media))
-                for descriptor in peers { add(descriptor.keyIDs, to: place) }
+                add(boxes.flatMap(\.namedKeyIDs), to: place)
+                // Others may be inherited, for keys that are asked for elsewhere.
+                if keyDescriptors.isEmpty {
+                    for descriptor in peers { add(descriptor.systemBoxes.flatMap(\.namedKeyIDs), to: place) }
+                }
             } else if groups[place].media != protection.media {
                 groups[place].media = nil
             }
-            for descriptor in protection.descriptors { add(descriptor.defaultKeyIDs, to: place) }
+            for descriptor in keyDescriptors { add(descriptor.defaultKeyIDs, to: place) }
         }
         return groups
     }
 }
 
-extension DASHContentProtection {
-    /// The KIDs that the system's data names.
-    fileprivate var keyIDs: [KeyID] {
-        systemBoxes.flatMap { box in
-            box.keyIDs.isEmpty ? box.playReadyHeader?.keys.map(\.keyID) ?? [] : box.keyIDs
-        }
-    }
-}
-
 extension PSSHBox {
+    fileprivate var namedKeyIDs: [KeyID] {
+        keyIDs.isEmpty ? playReadyHeader?.keys.map(\.keyID) ?? [] : keyIDs
+    }
+
     fileprivate var playReadyHeader: WRMHeader? {
         guard system == .playReady else { return nil }
         return (try? PlayReadyObject(initializationData: data).header()) ?? nil

@@ -3,6 +3,7 @@
 import LatchkeyContainers
 import LatchkeyHTTP
 import LatchkeyKeySession
+import LatchkeyKeySystems
 import LatchkeyProtection
 import Synchronization
 import Testing
@@ -74,6 +75,67 @@ extension HLSDemuxTests.DASHChoiceTests {
         // The only one of a Period stays: its decryptor says why it does not play.
         #expect(kept == [["1", "2"], ["3"], ["5"]])
         #expect(told.withLock { $0.map { $0.keys.map(\.description.last) } } == [["4"]])
+    }
+
+    /// A license has the keys that its data names: what an AdaptationSet has of its own is not for the key of its Period.
+    @Test(arguments: [true, false]) func keysAreAskedForWithTheirOwnData(isFirst: Bool) throws {
+        let keyIDs = (1...2).map { KeyID(high: 0, low: UInt64($0)) }
+        let objects = try keyIDs.map { keyID in
+            try PlayReadyObject(header: WRMHeader(version: .v4_0, keys: [.init(keyID)])).serialized()
+        }
+        let protections = zip(keyIDs, objects).map { keyID, object in
+            """
+            <ContentProtection schemeIdUri="urn:mpeg:dash:mp4protection:2011" default_KID="\(keyID.uuidString)"/>\
+            <ContentProtection schemeIdUri="urn:uuid:\(ProtectionSystem.playReady.uuid)">\
+            <pro>\(Base64.encode(object))</pro></ContentProtection>
+            """
+        }
+        let sets = ["<AdaptationSet>\(protections[1])</AdaptationSet>", "<AdaptationSet/>"]
+        let text = "<MPD><Period>\(protections[0])\((isFirst ? sets : sets.reversed()).joined())</Period></MPD>"
+        let groups = try DASHManifest(Array(text.utf8)).keyGroups { $0.first }
+            .sorted { $0.keyIDs.description < $1.keyIDs.description }
+        #expect(groups.map(\.keyIDs) == keyIDs.map { [$0] })
+        #expect(groups.map(\.boxes) == objects.map { [PSSHBox(system: .playReady, data: $0)] })
+    }
+
+    /// What pictures may not use says nothing of sound, also where other sound is left out.
+    @Test func soundWithTheKeyOfRefusedPicturesStandsIn() throws {
+        let key = try #require(ContentKey([UInt8](repeating: 7, count: 16)))
+        let (forSound, forNobody, free) = (KeyID(high: 0, low: 1), KeyID(high: 0, low: 2), KeyID(high: 0, low: 3))
+        var terms = KeyTerms()
+        var (noPictures, noSound) = (OutputPolicy.unrestricted, OutputPolicy.unrestricted)
+        noPictures.digitalVideo = .block
+        noSound.digitalAudio = .block
+        terms.outputPolicies = [forSound: noPictures, forNobody: noSound]
+        let session = KeySession()
+        session.install([free: key])
+        session.install([forSound: key, forNobody: key], terms: terms)
+        func representation(_ name: String, _ keyID: KeyID) -> String {
+            """
+            <Representation id="\(name)"><ContentProtection schemeIdUri="urn:mpeg:dash:mp4protection:2011" \
+            cenc:default_KID="\(keyID.uuidString)"/></Representation>
+            """
+        }
+        let bytes = Array(
+            """
+            <MPD xmlns="urn:mpeg:dash:schema:mpd:2011" xmlns:cenc="urn:mpeg:cenc:2013"><Period>\
+            <AdaptationSet contentType="video">\(representation("high", forSound))\(representation("low", free))\
+            </AdaptationSet><AdaptationSet contentType="audio" lang="en">\(representation("en", forNobody))\
+            </AdaptationSet><AdaptationSet contentType="audio" lang="de">\(representation("de", forSound))\
+            </AdaptationSet></Period></MPD>
+            """.utf8)
+        let run = try DASHRun(
+            shared: SharedSession(session, ControlSettings()),
+            choice: KeyChoice(session: session, timeout: .seconds(30)), transport: Runs.Versions([]))
+        defer { run.end() }
+        let told = Mutex<[Set<KeyID>]>([])
+        run.onLeftOut { refusals in told.withLock { $0.append(Set(refusals.keys)) } }
+        let url = "https://a.test/x/film.mpd"
+        try run.start(bytes, from: url)
+        let kept = try XMLElement(reading: run.handedOn(bytes, from: url, source: url).bytes, limits: .manifest)
+        let names = kept.child("Period")?.children.flatMap(\.children).compactMap { $0[attribute: "id"] }
+        #expect(names == ["low", "de"])
+        #expect(told.withLock { $0 } == [[forSound, forNobody]])
     }
 
     /// Hands out init segments with the KIDs 1 and 3. All others never come.

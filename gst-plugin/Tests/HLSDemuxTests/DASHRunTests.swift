@@ -663,6 +663,32 @@ extension HLSDemuxTests.DASHRunTests {
         #expect(try group(data + zero).map(\.keyIDs) == [[keyID]])
     }
 
+    /// Boxes may stand in the descriptor of `mp4protection`, for several systems.
+    @Test func boxesOfNoSystemInParticularCount() throws {
+        let (keyID, other) = (KeyID(high: 0, low: 1), KeyID(high: 0, low: 2))
+        let boxes = [PSSHBox(system: .widevine, data: [1]), PSSHBox(system: .common, keyIDs: [keyID])]
+        func pssh(_ boxes: [PSSHBox]) -> String {
+            "<pssh>\(Base64.encode(boxes.compactMap { $0.serialized() }.joined()))</pssh>"
+        }
+        func groups(_ system: String) throws -> [ManifestKeyGroup] {
+            let text = """
+                <MPD><Period><AdaptationSet mimeType="video/mp4"><ContentProtection \
+                schemeIdUri="urn:mpeg:dash:mp4protection:2011">\(pssh(boxes))</ContentProtection>\(system)\
+                </AdaptationSet></Period></MPD>
+                """
+            return try DASHManifest(Array(text.utf8)).keyGroups { ManifestKeys.choose(among: $0, preferring: nil) }
+        }
+        var expected = ManifestKeyGroup(system: .common, keyIDs: [keyID], boxes: [boxes[1]], media: .video)
+        #expect(try groups("") == [expected])
+        expected.system = .clearKey
+        let clearKey = "<ContentProtection schemeIdUri=\"urn:uuid:\(ProtectionSystem.clearKey.uuid)\""
+        #expect(try groups(clearKey + "/>") == [expected])
+        // What the system has itself goes before them.
+        let own = PSSHBox(system: .common, keyIDs: [other])
+        (expected.keyIDs, expected.boxes) = ([other], [own])
+        #expect(try groups("\(clearKey)>\(pssh([own]))</ContentProtection>") == [expected])
+    }
+
     /// Descriptors of an MPD, of a Period, of an AdaptationSet and of a Representation, and the services that are asked. `m:u` is a
     /// descriptor of `mp4protection` with the URL `u`, `c` one of ClearKey, `p` of PlayReady, `l` of PlayReady with an `LA_URL` of
     /// its own.
