@@ -346,12 +346,13 @@ enum SessionTemplate {
         return result + rest
     }
 
-    /// Scheme and authority, in lower case; empty where there are none, or where user information could hide the host.
+    /// Scheme and authority, in lower case; empty where there are none, or where user information could hide the host. For libcurl, a
+    /// backslash ends no authority.
     static func origin(of url: String) -> String {
         guard let colon = url.firstIndex(of: ":"), url[colon...].hasPrefix("://") else { return "" }
         let start = url.index(colon, offsetBy: 3)
-        let authority = url[start...].prefix { $0 != "/" && $0 != "?" && $0 != "#" && $0 != "\\" }
-        guard !authority.contains("@") else { return "" }
+        let authority = url[start...].prefix { $0 != "/" && $0 != "?" && $0 != "#" }
+        guard !authority.contains(where: { $0 == "@" || $0 == "\\" }) else { return "" }
         return (url[..<start] + authority).lowercased()
     }
 }

@@ -80,6 +80,7 @@ struct SessionServiceTests {
     @Test(arguments: [
         "https://elsewhere.example/x", "//elsewhere.example/x", "http://sessions.example/x", "x", "",
         "https://sessions.example@elsewhere.example/", "https://sessions.example:444/", "https://u@sessions.example/",
+        #"https://sessions.example\@elsewhere.example/"#, #"https://sessions.example\/x"#,
     ])
     func aPlaceAtAnotherServerIsRefused(reference: String) {
         #expect(throws: KeyError.self) {
