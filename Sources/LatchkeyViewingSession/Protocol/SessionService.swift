@@ -193,7 +193,7 @@ extension SessionService {
             .map { Self.printable(Self.removing(secrets, from: $0), upTo: Self.maximumMessageLength) } ?? ""
         failure.retryAfter = retryAfter(response)
         if let place = adapter.answer.conflicts, case .array(let items)? = value(at: place, json, response) {
-            failure.conflicts = items.prefix(Self.maximumConflicts).compactMap { conflict($0) }
+            failure.conflicts = items.prefix(Self.maximumConflicts).compactMap { conflict($0, secrets) }
         }
         return failure
     }
@@ -215,7 +215,7 @@ extension SessionService {
         }
     }
 
-    private func conflict(_ item: SessionJSON) -> SessionFailure.Conflict? {
+    private func conflict(_ item: SessionJSON, _ secrets: [String]) -> SessionFailure.Conflict? {
         func text(_ place: String?) -> String? {
             place.flatMap { item.value(at: $0.split(separator: ".")[...])?.text }
         }
@@ -223,8 +223,8 @@ extension SessionService {
         let termination = text(adapter.answer.conflictTermination)
         guard reference != nil || termination != nil else { return nil }
         return SessionFailure.Conflict(
-            reference: Self.printable(reference ?? "", upTo: 256),
-            label: Self.printable(text(adapter.answer.conflictLabel) ?? "", upTo: 256),
+            reference: Self.printable(Self.removing(secrets, from: reference ?? ""), upTo: 256),
+            label: Self.printable(Self.removing(secrets, from: text(adapter.answer.conflictLabel) ?? ""), upTo: 256),
             terminationCode: termination.flatMap { $0.utf8.count <= Self.maximumTokenSize ? $0 : nil })
     }
 

@@ -168,6 +168,9 @@ struct SessionServiceTests {
         let body = #"{"errorCode":1009,"message":"\#(String(repeating: "x", count: 509))geheim"}"#
         let failure = try Self.failure(Self.service().reply(to: .setup, Self.response(403, body)))
         #expect(failure.kind == .refused && failure.message == String(repeating: "x", count: 509) + "[…]")
+        let list = #"{"conflicts":[{"sessionId":"geheim-1","deviceId":"TV of geheim","terminationCode":"geheim"}]}"#
+        let conflicts = try Self.failure(Self.service().reply(to: .setup, Self.response(403, list))).conflicts
+        #expect(conflicts == [.init(reference: "[…]-1", label: "TV of […]", terminationCode: "geheim")])
     }
 
     @Test func retryAfter() throws {
