@@ -164,7 +164,7 @@ extension SessionService {
         return .granted(grant)
     }
 
-    /// The same where there was no answer.
+    /// The same where there was no answer. If the path has the token or another secret in it, the failure has the server's URL alone.
     public func reply(to kind: SessionState.Request.Kind, _ error: HTTPError) -> SessionState.Reply {
         let meaning: SessionFailure.Kind =
             if [.tls(""), .untrusted("")].contains(where: error.isSameKind) {
@@ -174,7 +174,12 @@ extension SessionService {
             } else {
                 .unknown
             }
-        return .failed(SessionFailure(meaning, message: error.description))
+        // The error has the path.
+        let path = adapter.exchange(kind).path
+        let hasSecret = ["{token}", "{credential}", "{termination}"].contains { path.contains($0) }
+        let message =
+            hasSecret ? "\(error.shortDescription): \(HTTPRequest(url: url).printableURL)" : error.description
+        return .failed(SessionFailure(meaning, message: message))
     }
 
     // MARK: Errors

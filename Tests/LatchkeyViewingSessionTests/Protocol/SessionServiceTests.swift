@@ -173,6 +173,18 @@ struct SessionServiceTests {
         #expect(conflicts == [.init(reference: "[…]-1", label: "TV of […]", terminationCode: "geheim")])
     }
 
+    @Test(arguments: ["{token}", "{credential}", "{termination}"])
+    func anErrorOfTheTransportDoesNotRepeatSecretsInThePath(name: String) throws {
+        var service = Self.service()
+        service.adapter.heartbeat.path = "/beat/\(name)/x"
+        let beat = try service.request(Self.request(.beat, token: "t0k"), session: "s1", termination: "c0de")
+        #expect(["t0k", "geheim", "c0de"].contains { beat.url == "\(Self.url)/beat/\($0)/x" })
+        let failure = try Self.failure(service.reply(to: .beat, HTTPError.timedOut(beat.url, "no answer")))
+        #expect(failure.kind == .unknown && failure.message == "timed out: \(Self.url)")
+        let setup = try Self.failure(service.reply(to: .setup, HTTPError.timedOut("\(Self.url)/sessions", "no answer")))
+        #expect(setup.message == "timed out: \(Self.url)/sessions: no answer")
+    }
+
     @Test func retryAfter() throws {
         func asked(_ headers: [String: String]) throws -> Int64? {
             try Self.failure(Self.service().reply(to: .beat, Self.response(503, "", headers))).retryAfter
