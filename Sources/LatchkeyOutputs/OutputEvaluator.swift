@@ -156,14 +156,15 @@ public struct OutputDecision: Hashable, Sendable {
         case block
     }
 
-    /// What to do with a frame of this size, in pixels.
+    /// What to do with a frame of this size, in pixels. One without a size is above every limit.
     public func treatment(width: Int, height: Int) -> Treatment {
         if isVideoBlocked || endsPlayback { return .block }
+        let hasSize = width > 0 && height > 0
         var limit = maximumPixels
-        if let frame = maximumFrame, !frame.holds(width: width, height: height) {
+        if let frame = maximumFrame, !hasSize || !frame.holds(width: width, height: height) {
             limit = min(limit ?? .max, OutputDecision.pixels(frame.width, frame.height))
         }
-        guard let limit, OutputDecision.pixels(width, height) > limit else { return .pass }
+        guard let limit, !hasSize || OutputDecision.pixels(width, height) > limit else { return .pass }
         return limit > 0 ? .constrict(pixels: limit) : .block
     }
 

@@ -116,8 +116,25 @@ enum JSONText {
     static func of(_ value: some Encodable) throws -> String {
         let encoder = JSONEncoder()
         encoder.outputFormatting = [.prettyPrinted, .sortedKeys, .withoutEscapingSlashes]
-        return String(decoding: try encoder.encode(value), as: UTF8.self)
+        return escapingControls(String(decoding: try encoder.encode(value), as: UTF8.self))
     }
+
+    /// A JSON text with escapes for DEL and the control characters behind ASCII. The encoder leaves them as they are, and a terminal
+    /// takes them for commands. They can be in strings alone.
+    static func escapingControls(_ json: String) -> String {
+        guard json.unicodeScalars.contains(where: isUnescapedControl) else { return json }
+        var escaped = String.UnicodeScalarView()
+        for scalar in json.unicodeScalars {
+            if isUnescapedControl(scalar) {
+                escaped.append(contentsOf: "\\u00\(Hex.encode([UInt8(scalar.value)]))".unicodeScalars)
+            } else {
+                escaped.append(scalar)
+            }
+        }
+        return String(escaped)
+    }
+
+    private static func isUnescapedControl(_ scalar: Unicode.Scalar) -> Bool { 0x7F...0x9F ~= scalar.value }
 
     /// ISO 8601, in UTC.
     static func time(_ time: UnixTime) -> String {

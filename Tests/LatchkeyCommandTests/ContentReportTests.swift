@@ -257,6 +257,22 @@
             }
         }
 
+        /// In JSON, they are escapes: programs get what media and servers say.
+        @Test func noControlCharacterIsInJSON() throws {
+            let hostile = "a\u{1B}]0;title\u{7}\u{9B}31mred\u{7F}\u{80}\u{9F}\r\u{0}\u{A0}é"
+            let lines = Mutex<[String]>([])
+            let screen = PlaybackScreen(isJSON: true) { line in lines.withLock { $0.append(line) } }
+            screen.show(AgentEvent.invalidContent(url: "https://a.example/", reason: hostile))
+            let shown = lines.withLock { $0 }
+            let text = try JSONText.of(["reason": hostile])
+            #expect(shown.count == 1)
+            for json in shown + [text] {
+                let controls = json.unicodeScalars.filter { $0 != "\n" && $0.properties.generalCategory == .control }
+                #expect(controls.isEmpty, "\(json.debugDescription)")
+            }
+            #expect(try JSONDecoder().decode([String: String].self, from: Data(text.utf8)) == ["reason": hostile])
+        }
+
         @Test func whatIsTooWideIsCutOnATerminalAlone() {
             let line = String(repeating: "x", count: 100)
             #expect(Terminal(isInteractive: true, hasColor: false, width: 80).fit(line).count == 80)

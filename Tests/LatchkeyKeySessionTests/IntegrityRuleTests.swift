@@ -259,6 +259,22 @@ struct IntegrityRuleTests {
         #expect(senders.contains(exchange))
     }
 
+    /// They could take away that a key server has sent the code.
+    @Test func aFolderThatOthersMayWriteKeepsNothingAndThatIsSaid() throws {
+        let path = folder.path + "/senders"
+        #expect(mkdir(path, 0o700) == 0 && chmod(path, 0o777) == 0)
+        let store = FilePersistableKeyStore(onDemand: path, kind: "record")
+        let senders = IntegritySenders(memory: .init(), store: store)
+        var exchange = try FairPlayExchange(
+            certificate: authority.certificate, contentIdentifier: [1, 2], provider: authority.provider)
+        exchange.keyServer = "https://a.example"
+        var texts: [String] = []
+        senders.add(exchange) { texts.append($0) }
+        #expect(texts.count == 2 && texts.allSatisfy { $0.contains("\(path): others may write to it") })
+        #expect(senders.contains(exchange))
+        #expect(try store.names() == [])
+    }
+
     @Test func theFolderIsThatOfTheSpecification() throws {
         #expect(ViewingSettings.stateFolder("a", ["XDG_STATE_HOME": "/s", "HOME": "/h"]) == "/s/latchkey/a")
         #expect(ViewingSettings.stateFolder("a", ["HOME": "/h"]) == "/h/.local/state/latchkey/a")

@@ -22,6 +22,20 @@ import Testing
         #expect(decision.treatment(width: 16, height: 16) == .block)
     }
 
+    /// Caps may have no size, and frames no caps: these may be of any size.
+    @Test func framesWithoutASizeAreAboveEveryLimit() {
+        var decision = OutputDecision()
+        #expect(decision.treatment(width: 0, height: 0) == .pass)
+        decision.maximumPixels = 520_000
+        for (width, height) in [(0, 0), (0, 540), (960, 0), (-1, -1)] {
+            #expect(decision.treatment(width: width, height: height) == .constrict(pixels: 520_000))
+        }
+        (decision.maximumPixels, decision.maximumFrame) = (nil, .init(width: 640, height: 360))
+        #expect(decision.treatment(width: 0, height: 0) == .constrict(pixels: 640 * 360))
+        decision.maximumPixels = 0
+        #expect(decision.treatment(width: 0, height: 0) == .block)
+    }
+
     @Test func theStricterOfTwoIsSoInEverything() {
         var first = OutputDecision()
         var second = OutputDecision()

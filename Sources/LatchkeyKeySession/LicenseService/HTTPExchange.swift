@@ -41,12 +41,19 @@ extension HTTPResponse {
 }
 
 extension HTTPRequest {
-    /// The values of fields, and those of the query, as they are written and decoded.
+    /// The values of fields, those of the query, and user name and password, as they are written and decoded.
     var values: [String] {
         var values: [String] = []
         for header in headers where !["content-type", "soapaction"].contains(header.name.lowercased()) {
             values.append(header.value)
             for part in header.value.split(separator: " ") { values.append(String(part)) }
+        }
+        // The transport sends these in a field, as Basic authentication.
+        if let authority = URIReference(url).authority, let sign = authority.utf8.lastIndex(of: UInt8(ascii: "@")) {
+            let parts = authority[..<sign].split(separator: ":", maxSplits: 1, omittingEmptySubsequences: false)
+            let decoded = parts.map { PercentEncoding.decodeText($0) ?? String($0) }
+            let pair = "\(decoded.first ?? ""):\(decoded.dropFirst().joined())"
+            values += parts.map { String($0) } + decoded + [Base64.encode(Array(pair.utf8))]
         }
         guard let mark = url.firstIndex(of: "?") else { return values }
         for item in url[mark...].dropFirst().split(separator: "&") {

@@ -60,12 +60,13 @@ public final class FilePersistableKeyStore: PersistableKeyStore {
             if errno == ENOENT || errno == ENOTDIR { return nil }
             throw RegularFile.failure("\(kind) \(path)", errno)
         }
-        if let flaw = FileAccess.flaw(files: [], folders: [folder]) { throw .invalidConfiguration("\(kind) \(flaw)") }
+        try checkFolder()
         return try RegularFile(path: path, kind: kind, has: .settings, followsLinks: false)
             .contents(limit: Self.maximumSize)
     }
 
-    /// Replaces the file in one step, so that a crash leaves the old or the new key. Throws `invalidConfiguration`.
+    /// Replaces the file in one step, so that a crash leaves the old or the new key. Throws `invalidConfiguration`, also if others
+    /// may write to the folder.
     public func store(_ data: [UInt8], named name: String) throws(KeyError) {
         let path = try path(name)
         if isMadeOnDemand {
@@ -75,7 +76,13 @@ public final class FilePersistableKeyStore: PersistableKeyStore {
                 throw .invalidConfiguration("\(kind) \(error)")
             }
         }
+        // Others could take it away again.
+        try checkFolder()
         try RegularFile.write(data, to: path, subject: "\(kind) \(path)")
+    }
+
+    private func checkFolder() throws(KeyError) {
+        if let flaw = FileAccess.flaw(files: [], folders: [folder]) { throw .invalidConfiguration("\(kind) \(flaw)") }
     }
 
     /// Removes the file; a copy that was made of it stays good. Throws `invalidConfiguration`.

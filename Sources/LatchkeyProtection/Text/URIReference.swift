@@ -118,7 +118,9 @@ public struct URIReference: Hashable, Sendable {
             let host = authority.utf8.lastIndex(where: isSign).map { authority[authority.utf8.index(after: $0)...] }
             url.authority = String(host ?? authority[...])
             let isInRest = [url.path, url.query, url.fragment].contains { $0?.utf8.contains(where: isSign) == true }
-            if isInRest, !isHost(url.authority ?? "") {
+            // With a slash too many, libcurl takes what is behind it for the host, with name and password.
+            let isBehindSlash = url.authority == "" && ["http", "https"].contains(url.scheme?.lowercased() ?? "")
+            if isInRest, isBehindSlash || !isHost(url.authority ?? "") {
                 return "\(url.scheme.map { "\($0):" } ?? "")//…"
             }
         } else if text.utf8.contains(where: isSign), url.scheme != nil || url.path.utf8.first != UInt8(ascii: "/") {

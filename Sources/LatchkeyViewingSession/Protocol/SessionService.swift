@@ -164,7 +164,7 @@ extension SessionService {
         return .granted(grant)
     }
 
-    /// The same where there was no answer.
+    /// The same where there was no answer. If the path has the token or another secret in it, the failure has the server's URL alone.
     public func reply(to kind: SessionState.Request.Kind, _ error: HTTPError) -> SessionState.Reply {
         let meaning: SessionFailure.Kind =
             if [.tls(""), .untrusted("")].contains(where: error.isSameKind) {
@@ -174,7 +174,12 @@ extension SessionService {
             } else {
                 .unknown
             }
-        return .failed(SessionFailure(meaning, message: error.description))
+        // The error has the path.
+        let path = adapter.exchange(kind).path
+        let hasSecret = ["{token}", "{credential}", "{termination}"].contains { path.contains($0) }
+        let message =
+            hasSecret ? "\(error.shortDescription): \(HTTPRequest(url: url).printableURL)" : error.description
+        return .failed(SessionFailure(meaning, message: message))
     }
 
     // MARK: Errors
@@ -193,7 +198,7 @@ extension SessionService {
             .map { Self.printable(Self.removing(secrets, from: $0), upTo: Self.maximumMessageLength) } ?? ""
         failure.retryAfter = retryAfter(response)
         if let place = adapter.answer.conflicts, case .array(let items)? = value(at: place, json, response) {
-            failure.conflicts = items.prefix(Self.maximumConflicts).compactMap { conflict($0) }
+            failure.conflicts = items.prefix(Self.maximumConflicts).compactMap { conflict($0, secrets) }
         }
         return failure
     }
@@ -215,7 +220,7 @@ extension SessionService {
         }
     }
 
-    private func conflict(_ item: SessionJSON) -> SessionFailure.Conflict? {
+    private func conflict(_ item: SessionJSON, _ secrets: [String]) -> SessionFailure.Conflict? {
         func text(_ place: String?) -> String? {
             place.flatMap { item.value(at: $0.split(separator: ".")[...])?.text }
         }
@@ -223,8 +228,8 @@ extension SessionService {
         let termination = text(adapter.answer.conflictTermination)
         guard reference != nil || termination != nil else { return nil }
         return SessionFailure.Conflict(
-            reference: Self.printable(reference ?? "", upTo: 256),
-            label: Self.printable(text(adapter.answer.conflictLabel) ?? "", upTo: 256),
+            reference: Self.printable(Self.removing(secrets, from: reference ?? ""), upTo: 256),
+            label: Self.printable(Self.removing(secrets, from: text(adapter.answer.conflictLabel) ?? ""), upTo: 256),
             terminationCode: termination.flatMap { $0.utf8.count <= Self.maximumTokenSize ? $0 : nil })
     }
 
@@ -346,12 +351,13 @@ enum SessionTemplate {
         return result + rest
     }
 
-    /// Scheme and authority, in lower case; empty where there are none, or where user information could hide the host.
+    /// Scheme and authority, in lower case; empty where there are none, or where user information could hide the host. For libcurl, a
+    /// backslash ends no authority.
     static func origin(of url: String) -> String {
         guard let colon = url.firstIndex(of: ":"), url[colon...].hasPrefix("://") else { return "" }
         let start = url.index(colon, offsetBy: 3)
-        let authority = url[start...].prefix { $0 != "/" && $0 != "?" && $0 != "#" && $0 != "\\" }
-        guard !authority.contains("@") else { return "" }
+        let authority = url[start...].prefix { $0 != "/" && $0 != "?" && $0 != "#" }
+        guard !authority.contains(where: { $0 == "@" || $0 == "\\" }) else { return "" }
         return (url[..<start] + authority).lowercased()
     }
 }

@@ -473,8 +473,9 @@
                 let encoder = JSONEncoder()
                 encoder.outputFormatting = [.sortedKeys, .withoutEscapingSlashes]
                 guard let data = try? encoder.encode(members) else { return }
+                let text = JSONText.escapingControls(String(decoding: data, as: UTF8.self))
                 isOver.withLock { isOver in
-                    if !isOver { write(String(decoding: data, as: UTF8.self) + "\n") }
+                    if !isOver { write(text + "\n") }
                     isOver = isOver || isLast
                 }
                 return

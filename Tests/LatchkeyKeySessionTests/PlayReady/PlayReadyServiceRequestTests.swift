@@ -39,6 +39,23 @@ import Testing
         #expect(error?.description.contains("session […] may not use […] here") == true)
     }
 
+    /// They go along in a field of the transport's own.
+    @Test(arguments: [
+        ("benno:pa%2Fss1", "benno may not use pa/ss1, pa%2Fss1", "YmVubm86cGEvc3Mx", "[…] may not use […], […]"),
+        ("benno", "no benno", "YmVubm86", "no […]"),
+    ])
+    func aRefusalDoesNotRepeatUserNameAndPassword(
+        info: String, words: String, basic: String, shown: String
+    ) async throws {
+        let error = await #expect(throws: KeyError.self) {
+            try await PlayReadyServiceRequest(
+                .acquireLicense, url: "https://\(info)@licenses.example/r", headers: [], challenge: [], timeout: nil,
+                transport: Service(status: 403, body: "\(words) (Basic \(basic))")
+            ).send()
+        }
+        #expect(error?.description.contains("\(shown) (Basic […])") == true, "\(error?.description ?? "")")
+    }
+
     @Test func aFaultDoesNotRepeatThemEither() async throws {
         let answer = PlayReadyFault(code: 0x8004_C600, text: "session tok.ab12 may not use anna/4711").serialized
         let body = try await send(Service(status: 500, body: String(decoding: answer, as: UTF8.self)))

@@ -100,7 +100,9 @@ struct SecretFileTests {
         #expect(chmod(path, 0o777) == 0)
         let error = #expect(throws: KeyError.self) { try key(store) }
         #expect(error?.description.contains("\(path): others may write to it") == true)
+        for name in ["key", "other"] { #expect(throws: KeyError.self) { try store.store([4], named: name) } }
         #expect(chmod(path, 0o700) == 0)
+        #expect(try store.names() == ["key"])
         #expect(chmod(path + "/key.lkpk", 0o602) == 0)
         #expect(throws: KeyError.self) { try key(store) }
         #expect(chmod(path + "/key.lkpk", 0o600) == 0)

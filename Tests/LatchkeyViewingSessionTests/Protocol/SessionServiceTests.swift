@@ -80,6 +80,7 @@ struct SessionServiceTests {
     @Test(arguments: [
         "https://elsewhere.example/x", "//elsewhere.example/x", "http://sessions.example/x", "x", "",
         "https://sessions.example@elsewhere.example/", "https://sessions.example:444/", "https://u@sessions.example/",
+        #"https://sessions.example\@elsewhere.example/"#, #"https://sessions.example\/x"#,
     ])
     func aPlaceAtAnotherServerIsRefused(reference: String) {
         #expect(throws: KeyError.self) {
@@ -167,6 +168,21 @@ struct SessionServiceTests {
         let body = #"{"errorCode":1009,"message":"\#(String(repeating: "x", count: 509))geheim"}"#
         let failure = try Self.failure(Self.service().reply(to: .setup, Self.response(403, body)))
         #expect(failure.kind == .refused && failure.message == String(repeating: "x", count: 509) + "[…]")
+        let list = #"{"conflicts":[{"sessionId":"geheim-1","deviceId":"TV of geheim","terminationCode":"geheim"}]}"#
+        let conflicts = try Self.failure(Self.service().reply(to: .setup, Self.response(403, list))).conflicts
+        #expect(conflicts == [.init(reference: "[…]-1", label: "TV of […]", terminationCode: "geheim")])
+    }
+
+    @Test(arguments: ["{token}", "{credential}", "{termination}"])
+    func anErrorOfTheTransportDoesNotRepeatSecretsInThePath(name: String) throws {
+        var service = Self.service()
+        service.adapter.heartbeat.path = "/beat/\(name)/x"
+        let beat = try service.request(Self.request(.beat, token: "t0k"), session: "s1", termination: "c0de")
+        #expect(["t0k", "geheim", "c0de"].contains { beat.url == "\(Self.url)/beat/\($0)/x" })
+        let failure = try Self.failure(service.reply(to: .beat, HTTPError.timedOut(beat.url, "no answer")))
+        #expect(failure.kind == .unknown && failure.message == "timed out: \(Self.url)")
+        let setup = try Self.failure(service.reply(to: .setup, HTTPError.timedOut("\(Self.url)/sessions", "no answer")))
+        #expect(setup.message == "timed out: \(Self.url)/sessions: no answer")
     }
 
     @Test func retryAfter() throws {

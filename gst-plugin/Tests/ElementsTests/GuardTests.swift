@@ -191,6 +191,20 @@ extension ElementTests {
             }
         }
 
+        /// Nothing tells how large they are.
+        @Test func aLimitHoldsForFramesWhoseCapsHaveNoSize() throws {
+            let bench = try GuardBench()
+            try bench.start(caps: "video/x-raw,format=I420,framerate=30/1")
+            var limit = OutputDecision()
+            limit.maximumPixels = 64
+            bench.outputGuard.obey(limit)
+            try bench.pushFrame()
+            #expect(bench.shown.isEmpty)
+            bench.outputGuard.obey(.allow)
+            try bench.pushFrame(at: 1)
+            #expect(bench.shown == [Self.white])
+        }
+
         @Test(arguments: ["I420", "NV12", "YUY2", "GRAY8", "P010_10LE", "BGRA", "RGB", "AYUV", "Y42B", "v210"])
         func blackIsBlackInEveryFormat(_ format: String) throws {
             let launched = try LaunchedPipeline(
