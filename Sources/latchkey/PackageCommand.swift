@@ -261,17 +261,19 @@ struct EnvelopePackager {
         _ reference: Substring, beside playlist: String, _ line: HLSLine
     ) throws(LineError) -> String {
         let url = URIReference(reference)
-        guard url.scheme == nil, url.authority == nil, url.query == nil, !url.path.hasPrefix("/"), !url.path.isEmpty,
+        guard url.scheme == nil, url.authority == nil, url.query == nil, !url.path.isEmpty,
+            url.path.utf8.first != UInt8(ascii: "/"),
             let path = PercentEncoding.decodeText(url.path), !path.utf8.contains(0)
         else { throw .line(line.number, "“\(url.printable)” is no file below the playlist's folder") }
-        var parts = playlist.split(separator: "/").dropLast().map { String($0) }
-        for part in path.split(separator: "/") where part != "." {
+        var parts = playlist.unicodeScalars.split(separator: "/").dropLast().map { String($0) }
+        // Not by characters: a combining mark makes another one of the slash in front of it.
+        for part in path.unicodeScalars.split(separator: "/").map({ String($0) }) where part != "." {
             if part == ".." {
                 guard parts.popLast() != nil else {
                     throw .line(line.number, "“\(url.printable)” lies outside of the playlist's folder")
                 }
             } else {
-                parts.append(String(part))
+                parts.append(part)
             }
         }
         return parts.joined(separator: "/")
