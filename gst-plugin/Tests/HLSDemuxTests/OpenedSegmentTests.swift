@@ -5,6 +5,7 @@ import LatchkeyKeySession
 import LatchkeyKeySystems
 import LatchkeyManifests
 import LatchkeyProtection
+import Synchronization
 import Testing
 
 @testable import LatchkeyElements
