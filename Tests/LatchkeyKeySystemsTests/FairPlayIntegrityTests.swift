@@ -24,7 +24,7 @@ import Testing
     }
 
     /// A server that leaves the code out of its answer to `exchange`, as if it had been removed on the way; with these blocks
-    /// in addition.
+    /// in addition, or in the place of those with the same tags.
     private func answerWithoutCode(
         _ exchange: FairPlayExchange, adding values: [TLLV.Tag: [UInt8]] = [:]
     ) throws -> [UInt8] {
@@ -34,7 +34,7 @@ import Testing
         var payload = try TLLVPayload(
             reading: try AES.cbc(.decrypt, key: key, iv: container.initializationVector, container.payload))
         payload = try TLLVPayload(
-            payload.blocks.filter { $0.tag != .responseIntegrity }
+            payload.blocks.filter { $0.tag != .responseIntegrity && values[$0.tag] == nil }
                 + values.map { try TLLV($0.key, $0.value, random: RandomSource.system.bytes) })
         return try CKCContainer(
             version: container.version, initializationVector: container.initializationVector,
