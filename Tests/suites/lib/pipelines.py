@@ -434,16 +434,17 @@ def by_hand(path, container, keys_file=None, decoder=None, **decryptor):
 
 def whole_file(path, keys_file, in_order=False, decoder=None):
     """filesrc ! latchkeyisodec ! qtdemux ! sink, for each stream. With `in_order`, bytes come in order and cannot be
-    read anywhere. `decoder` as above."""
+    read anywhere: a tee pushes them. Behind a queue, the end of a short file may never come (see `gst-plugin/docs/limits.md`).
+    `decoder` as above."""
     watched = Watched()
     watched.pictures = []
     source = watched.add("filesrc", location=path)
     filter_ = watched.add("latchkeyisodec", **({"keys_file": keys_file} if keys_file else {}))
     demuxer = watched.add("qtdemux")
     if in_order:
-        queue = watched.add("queue")
-        source.link(queue)
-        source = queue
+        tee = watched.add("tee")
+        source.link(tee)
+        source = tee
     source.link(filter_)
     filter_.link(demuxer)
 
