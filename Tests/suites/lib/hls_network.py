@@ -7,11 +7,14 @@ import gzip
 import json
 import os
 import re
+import shutil
 import time
 
+import children
 import corpus
 import hls_media as media
 import manifests
+import media_server
 from hls_origin import Answer, Halves, Origin, Paced
 from hls_scenes import Scene, demand, end_of_stream, first_picture, hold_back, same_frames
 from pipelines import factory_name, structure_name
@@ -404,8 +407,24 @@ def compressed_bomb():
         demand("bytes" in error and "v.m3u8" in error, f"it ended otherwise: {error}")
 
 
+def late_wait():
+    """The first media playlist comes before the thread that brought the master playlist waits for it, as on a machine with too much
+    to do: see lib/late_waits.c."""
+    case = corpus.case("hls-ts-muxed-sampleaes-bento4")
+    library = os.path.join(os.path.dirname(shutil.which("latchkey-server")), "liblate-waits.so")
+    with children.Folder() as folder, media_server.MediaServer(case.folder) as server:
+        note, keys = os.path.join(folder.path, "note"), folder.write("keys.txt", case.keys_file)
+        done = children.completed(
+            ["gst-launch-1.0", "-q", "playbin3", f"uri={server.url}/stream.m3u8", "video-sink=fakesink", "audio-sink=fakesink"], 20,
+            env=children.environment(
+                LD_PRELOAD=f"{library} {os.environ.get('LD_PRELOAD', '')}".strip(), LATE_NOTE=note, LATCHKEY_KEYS_FILE=keys))
+        demand(done.returncode == 0, f"{done.returncode}: {done.stderr[-300:]}")
+        demand(os.path.exists(note), "no thread has waited late")
+
+
 ALL = {
     "compressed": compressed, "compressed-key": compressed_key, "compressed-bomb": compressed_bomb, "redirects": redirects,
+    "late-wait": late_wait,
     **{f"cookies/{form}": functools.partial(cookies, form) for form in ("clear", "samples", "whole")},
     **{f"cookies/dash{name}": functools.partial(cookies_dash, is_relayed)
        for name, is_relayed in (("", False), ("-relayed", True))},

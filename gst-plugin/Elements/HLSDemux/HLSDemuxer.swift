@@ -58,6 +58,7 @@ final class HLSDemuxer: AdaptiveBin, @unchecked Sendable {
     /// own URL as the referrer of what it fetches.
     override func handOn(_ bytes: [UInt8], from url: String) throws(PresentationFailure) -> [UInt8] {
         guard let run else { return bytes }
+        run.presentation.manifestThread.recordCurrent()
         let track = audioTrack
         let rewritten = try run.presentation.start(
             bytes, from: url, audioTrack: track, isNew: !manifest.isHandedOver)
@@ -316,6 +317,11 @@ package struct HLSSettings: Sendable {
 }
 
 extension HLSPresentation {
+    /// Whether something that one of the keys is for is shown at `position`, in seconds, or later.
+    func needs(_ uris: [String], at position: Double) -> Bool {
+        state.withLock { state in uris.contains { state.timeline.needs($0, at: position) } }
+    }
+
     /// Whether a playlist that was read names a key for an init segment.
     var hasProtectedInitSegments: Bool { state.withLock { $0.hasProtectedInitSegments } }
 

@@ -19,6 +19,7 @@ final class HLSPresentation: Sendable {
     let answers = HLSAnswers()
     private let relayedAnswers = RelayedAnswers()
     let watch = StillnessWatch()
+    let manifestThread = ManifestThread()
     let state: Mutex<State>
     /// Held by the one thread that rewrites a playlist, which may take long: so `state` is not. Taken before `state`, and never by
     /// a stop. Tasks wait in `turns` first, so that they block no thread.
@@ -216,6 +217,7 @@ final class HLSPresentation: Sendable {
     /// Something comes out of the stock demuxer: from now on it waits for what is to come, and no note waits for its key.
     func outputDidAppear() {
         state.withLock { $0.hasOutput = true }
+        manifestThread.forget()
         keys.lookAgain()
     }
 
@@ -224,11 +226,6 @@ final class HLSPresentation: Sendable {
 
     /// Whether the stock demuxer was ever sent to the loopback server.
     var wasNeeded: Bool { table.count > 0 }
-
-    /// Whether something that one of the keys is for is shown at `position`, in seconds, or later.
-    func needs(_ uris: [String], at position: Double) -> Bool {
-        state.withLock { state in uris.contains { state.timeline.needs($0, at: position) } }
-    }
 
     /// The last failure since the last call.
     func takeFailure() -> HLSFailure? {
@@ -380,6 +377,7 @@ extension HLSPresentation {
             await answer(request, resource)
         }
         if case .playlist(let url) = resource {
+            await manifestThread.wait()
             if answers.hasEnded {
                 state.withLock { if !$0.refused.insert(url).inserted { $0.isAskedAgain = true } }
             } else if response.status < 400 {
@@ -397,7 +395,7 @@ extension HLSPresentation {
             guard note.key.map({ keys.isUsable($0) }) ?? true else { return nil }
             response = self.response(of: note)
         } else {
-            guard let ready = answers.takeReady(Self.answerName(request)) else { return nil }
+            guard manifestThread.mayAnswer, let ready = answers.takeReady(Self.answerName(request)) else { return nil }
             response = ready
             // The observer may take long.
             if case .playlist(let url) = resource, let tell = didAnswer(url) { Task { tell() } }
