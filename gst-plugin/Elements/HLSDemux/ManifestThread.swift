@@ -13,9 +13,17 @@ final class ManifestThread: Sendable {
 
     private let thread = Mutex(KernelThreads([]))
     private let isAsleep: @Sendable (KernelThreads) -> Bool
+    private let now: @Sendable () -> ContinuousClock.Instant
+    private let sleep: @Sendable (Duration) async throws -> Void
 
     /// `isAsleep` tells whether a thread sleeps, or has ended.
-    init(isAsleep: @escaping @Sendable (KernelThreads) -> Bool = { $0.areAsleep }) { self.isAsleep = isAsleep }
+    init(
+        isAsleep: @escaping @Sendable (KernelThreads) -> Bool = { $0.areAsleep },
+        now: @escaping @Sendable () -> ContinuousClock.Instant = { .now },
+        sleep: @escaping @Sendable (Duration) async throws -> Void = { try await Task.sleep(for: $0) }
+    ) {
+        (self.isAsleep, self.now, self.sleep) = (isAsleep, now, sleep)
+    }
 
     /// The thread that asks is the one.
     func recordCurrent() { thread.withLock { $0 = .current } }
@@ -28,9 +36,9 @@ final class ManifestThread: Sendable {
 
     /// Waits until a playlist may be answered, for half a second at most.
     func wait() async {
-        let end = ContinuousClock.now + Self.limit
-        while !mayAnswer, ContinuousClock.now < end {
-            guard (try? await Task.sleep(for: .milliseconds(1))) != nil else { return }
+        let end = now() + Self.limit
+        while !mayAnswer, now() < end {
+            guard (try? await sleep(.milliseconds(1))) != nil else { return }
         }
     }
 }

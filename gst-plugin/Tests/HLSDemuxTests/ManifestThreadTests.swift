@@ -19,13 +19,16 @@ import Testing
     /// It is looked at until it sleeps, and no more.
     @Test func aThreadThatSleepsEndsTheWait() async {
         let looks = Atomic(0)
-        await ManifestThread { _ in looks.add(1, ordering: .relaxed).newValue == 3 }.wait()
+        let time = RelayTests.Time()
+        await ManifestThread(
+            isAsleep: { _ in looks.add(1, ordering: .relaxed).newValue == 3 }, now: { time.now }, sleep: time.sleep
+        ).wait()
         #expect(looks.load(ordering: .relaxed) == 3)
     }
 
-    @Test func aThreadThatNeverSleepsHoldsThemUpForSomeTime() async {
-        let thread = ManifestThread { _ in false }
-        await thread.wait()
-        #expect(!thread.mayAnswer)
+    @Test func aThreadThatNeverSleepsHoldsThemUpForHalfASecond() async {
+        let time = RelayTests.Time()
+        await ManifestThread(isAsleep: { _ in false }, now: { time.now }, sleep: time.sleep).wait()
+        #expect(time.elapsed == .milliseconds(500))
     }
 }
