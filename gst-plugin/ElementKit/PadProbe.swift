@@ -92,8 +92,9 @@ extension PadReference {
             self, gst_pad_add_probe(pointer, GstPadProbeType(types), { _, _, _ in GST_PAD_PROBE_OK }, nil, nil))
     }
 
-    /// Asks `passes` about each buffer, or list of them, that leaves or enters the pad while it is linked. What may not pass
-    /// is dropped: a pushing sender takes it for delivered, and a pulling element gets an end.
+    /// Asks `passes` about each buffer, or list of them, that leaves or enters the pad. What may not pass is dropped: a pushing
+    /// sender takes it for delivered, and a pulling element gets an end. What is pushed out of a pad without a link is dropped
+    /// unasked, and the sender is told that there is none.
     ///
     /// The pad keeps `passes` until the probe ends.
     public func gateBuffers(_ passes: @escaping () -> Bool) -> PadProbe {
@@ -188,8 +189,15 @@ private final class GateProbe {
 private func probeGate(
     _ pad: UnsafeMutablePointer<GstPad>?, _ info: UnsafeMutablePointer<GstPadProbeInfo>?, _ data: gpointer?
 ) -> GstPadProbeReturn {
-    // What leaves a pad without a link goes nowhere.
-    guard let pad, let data, gst_pad_is_linked(pad) != 0 else { return GST_PAD_PROBE_OK }
+    guard let pad, let info, let data else { return GST_PAD_PROBE_OK }
+    let isPushed = info.pointee.type.rawValue & GST_PAD_PROBE_TYPE_PUSH.rawValue != 0
+    guard !isPushed || gst_pad_get_direction(pad) == GST_PAD_SINK || gst_pad_is_linked(pad) != 0 else {
+        // Not left to the pad, which looks for its link again later: another thread may link it until then.
+        if let content = info.pointee.data { ek_mini_object_unref(content) }
+        info.pointee.data = nil
+        info.pointee.ABI.abi.flow_ret = GST_FLOW_NOT_LINKED
+        return GST_PAD_PROBE_HANDLED
+    }
     return Unmanaged<GateProbe>.fromOpaque(data).takeUnretainedValue().passes() ? GST_PAD_PROBE_OK : GST_PAD_PROBE_DROP
 }
 

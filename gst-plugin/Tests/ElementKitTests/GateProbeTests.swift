@@ -5,8 +5,8 @@ import LatchkeyElementKit
 import LatchkeyElementTestSupport
 import Testing
 
-/// The probe for an end that comes before the first buffer.
-@Suite struct EndProbeTests {
+/// The probes that ask whether something may pass.
+@Suite struct GateProbeTests {
     /// A stream that has begun, and its two ends.
     private final class Stream {
         let bin: UnsafeMutablePointer<GstElement>
@@ -35,7 +35,8 @@ import Testing
             gst_object_unref(bin)
         }
 
-        func send(_ text: String) { _ = start.chain(Buffer(copying: text.utf8) ?? Buffer()) }
+        @discardableResult
+        func send(_ text: String) -> FlowResult { start.chain(Buffer(copying: text.utf8) ?? Buffer()) }
 
         func finish() { start.take(.endOfStream()) }
 
@@ -61,5 +62,34 @@ import Testing
         stream.send("media")
         stream.finish()
         #expect(stream.end.hasEnded)
+    }
+
+    @Test(arguments: [true, false]) func aBufferPassesAsAsked(passes: Bool) throws {
+        let stream = try Stream()
+        var hasArrived = false
+        stream.end.probeNextBuffer { hasArrived = true }
+        _ = stream.middle.gateBuffers { passes }
+        #expect(stream.send("media") == .ok)
+        #expect(hasArrived == passes)
+    }
+
+    /// The link comes after the gate's look, and before the buffer would leave.
+    @Test func aBufferOfAPadWithoutALinkPassesNoNewOne() throws {
+        let stream = try Stream()
+        var (questions, arrivals) = (0, 0)
+        let (middle, end) = (stream.middle, stream.end)
+        gst_pad_unlink(middle.pointer, end.pointer)
+        _ = middle.gateBuffers {
+            questions += 1
+            return true
+        }
+        middle.probeNextBuffer { gst_pad_link(middle.pointer, end.pointer) }
+        end.probeNextBuffer { arrivals += 1 }
+        #expect(stream.send("media") == .notLinked)
+        #expect(questions == 0 && arrivals == 0)
+
+        gst_pad_link(middle.pointer, end.pointer)
+        #expect(stream.send("media") == .ok)
+        #expect(questions == 1 && arrivals == 1)
     }
 }
