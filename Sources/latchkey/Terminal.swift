@@ -29,16 +29,16 @@ struct Terminal {
 
     func bold(_ text: String) -> String { hasColor ? "\u{1B}[1m\(text)\u{1B}[0m" : text }
 
-    /// At most as wide as the terminal; what is cut off is told by an ellipsis. Without control characters.
+    /// At most as wide as the terminal; what is cut off is told by an ellipsis. Without control characters, in one line.
     func fit(_ line: String) -> String {
-        let line = line.withoutControls
+        let line = line.inOneLine
         return line.count <= width || !isInteractive ? line : line.prefix(max(width - 1, 1)) + "…"
     }
 
     /// Sentences in lines that are at most as wide as the terminal, indented. A word that is wider is cut as by `fit`. If no person
     /// looks at it, one line.
     func wrap(_ text: String) -> [String] {
-        let text = text.withoutControls
+        let text = text.inOneLine
         guard isInteractive else { return ["  " + text] }
         var lines: [String] = []
         var line = " "
@@ -62,6 +62,9 @@ extension String {
         for scalar in unicodeScalars { shown.append(Self.isControl(scalar) ? "\u{FFFD}" : scalar) }
         return String(shown)
     }
+
+    /// The same, and the end of a line is shown as U+FFFD, too: what follows it in a name would look like a line of the command's.
+    var inOneLine: String { withoutControls.replacing("\n", with: "\u{FFFD}") }
 
     private static func isControl(_ scalar: Unicode.Scalar) -> Bool {
         scalar.properties.generalCategory == .control && scalar != "\n"
@@ -90,9 +93,9 @@ struct TextTable {
     private let isRight: Set<Int>
 
     /// Each row has as many cells as there are titles. The columns `right` are aligned at their right side. What is shown has
-    /// no control characters.
+    /// no control characters, and a row is one line.
     init(titles: [String], rows: [[String]], right: Set<Int> = []) {
-        self.rows = [titles] + rows.map { $0.map(\.withoutControls) }
+        self.rows = [titles] + rows.map { $0.map(\.inOneLine) }
         isRight = right
     }
 

@@ -257,6 +257,16 @@
             }
         }
 
+        /// What stands behind the end of a line in a name could look like a row of a table.
+        @Test func aNameIsInOneLine() {
+            let terminal = Terminal(isInteractive: true, hasColor: true, width: 80)
+            let name = "main\r\nvideo\nsound"
+            let shown = "main\u{FFFD}\u{FFFD}video\u{FFFD}sound"
+            #expect(TextTable(titles: ["NAME"], rows: [[name]]).lines == ["NAME", shown])
+            #expect(terminal.fit(name) == shown)
+            #expect(terminal.wrap(name) == ["  " + shown])
+        }
+
         /// In JSON, they are escapes: programs get what media and servers say.
         @Test func noControlCharacterIsInJSON() throws {
             let hostile = "a\u{1B}]0;title\u{7}\u{9B}31mred\u{7F}\u{80}\u{9F}\r\u{0}\u{A0}é"
