@@ -2,6 +2,7 @@
 
 import LatchkeyKeySystems
 import LatchkeyProtection
+import Synchronization
 
 extension KeySession {
     /// What the session's lock guards. Everything is computed under the lock and acted on after it.
@@ -50,12 +51,23 @@ extension KeySession {
             return withholds == before ? [] : [.withheld(withholds)]
         }
 
+        /// Whether no request for a key is under way, and observers have been told what became of the last one.
+        func hasToldFate(of keyID: KeyID?) -> Bool {
+            guard !isDelivering, events.isEmpty else { return false }
+            if case .pending = state.status(of: keyID) { return false }
+            return true
+        }
+
         /// The status of a key that the session has, for a caller that wants to use it.
         func hold(_ status: KeyStatus) -> KeyStatus {
             guard awaitsFirstLook, case .usable = status else { return gate.hold(status) }
             return .pending(requestID: 0)
         }
     }
+
+    /// Whether no request for a key is under way, and observers have been told what became of the last one. Who begins to observe
+    /// after that hears nothing of it. False, too, while they are told anything at all. Any thread.
+    package func hasToldFate(of keyID: KeyID?) -> Bool { core.withLock { $0.hasToldFate(of: keyID) } }
 
     /// A pending request and how far it got with the loaders.
     struct OpenRequest {

@@ -157,6 +157,27 @@ struct KeySessionTests {
         #expect(one.id != two.id)
     }
 
+    @Test func theFateOfAKeyIsToldOnceObserversHaveHeardOfIt() async throws {
+        let session = KeySession()
+        let duringEvents = Mutex<[Bool]>([])
+        let observation = session.observe { [weak session] event in
+            guard event.isFailed, let session else { return }
+            duringEvents.withLock { $0.append(session.hasToldFate(of: keyID(1))) }
+        }
+        defer { observation.cancel() }
+        #expect(session.hasToldFate(of: keyID(1)))
+        session.demand(KeyDemand(keyIDs: [keyID(1)]))
+        await session.told()
+        #expect(!session.hasToldFate(of: keyID(1)))
+        session.fail(requestID: try #require(session.status(of: keyID(1)).requestID), with: .denied(""))
+        await session.told()
+        #expect(session.hasToldFate(of: keyID(1)))
+        // Who asks for it now hears no more of it.
+        session.demand(KeyDemand(keyIDs: [keyID(1)]))
+        #expect(session.hasToldFate(of: keyID(1)))
+        #expect(duringEvents.withLock(\.self) == [false])
+    }
+
     @Test func anObservationEndsWithItsLastReference() {
         let session = KeySession()
         let count = Atomic<Int>(0)

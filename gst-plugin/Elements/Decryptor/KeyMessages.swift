@@ -192,8 +192,12 @@ extension Decryptor {
         if let pipeline = currentSources?.pipeline { pipeline.tellOnce(.wrongKey(keyID), with: post) } else { post() }
     }
 
+    /// What was told before this element asked is not told again.
     private func waitUntilSettled(_ keyID: KeyID?) {
-        waitWhile { flow.settling > 0 || flow.awaited.contains(keyID) }
+        let session = currentSession
+        waitWhile {
+            flow.settling > 0 || flow.awaited.contains(keyID) && session?.hasToldFate(of: keyID) == false
+        }
     }
 
     /// The lock is held in `condition`.
