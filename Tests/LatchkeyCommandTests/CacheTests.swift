@@ -29,13 +29,13 @@
             let cache = ContentCache(.init(folder: scratch.path("cache")))
             let content = try CachedContent(url: "https://media.example/a.mp4", type: .mp4, cache: cache)
             var progress = CachedItem.Progress()
-            progress.status = .failed(CacheError(.damaged, "the index\u{1B}"))
+            progress.status = .failed(CacheError(.damaged, "the index\u{1B}\ncomplete"))
             let damaged = CacheState(content, progress)
             progress = CachedItem.Progress()
             progress.warning = CacheError(.licenseNotKept, "the key")
             let lines = CacheListCommand.lines([damaged, CacheState(content, progress)])
             #expect(lines.count == 5 && lines[1].hasPrefix("failed"))
-            #expect(lines[3] == "error: https://media.example/a.mp4: damaged: the index\u{FFFD}")
+            #expect(lines[3] == "error: https://media.example/a.mp4: damaged: the index\u{FFFD}\u{FFFD}complete")
             #expect(lines[4] == "warning: https://media.example/a.mp4: license cannot be kept: the key")
         }
 

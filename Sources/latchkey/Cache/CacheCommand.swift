@@ -79,7 +79,7 @@
                 titles: ["STATUS", "TYPE", "CACHED", "OF", "SIZE", "URL"], rows: states.map(\.cells), right: [2, 3, 4])
             let notes = states.flatMap { state in
                 [("error", state.error), ("warning", state.warning)].compactMap { kind, text in
-                    text.map { "\(kind): \(state.url): \($0)".withoutControls }
+                    text.map { "\(kind): \(state.url): \($0)".inOneLine }
                 }
             }
             return table.lines + notes
@@ -174,7 +174,7 @@
             for item in items {
                 do throws(CacheError) {
                     try await item.purgeAndWait()
-                    print("removed: \(item.contentURL)".withoutControls)
+                    print("removed: \(item.contentURL)".inOneLine)
                 } catch {
                     isComplete = false
                     StandardStream.error.write(errorLine("\(item.contentURL): \(error)"))
@@ -210,7 +210,7 @@
             for item in items {
                 let state = CacheState(item, await item.refresh())
                 size += state.cachedBytes
-                print("\(state.url): \(state.status), \(CacheState.size(state.cachedBytes))".withoutControls)
+                print("\(state.url): \(state.status), \(CacheState.size(state.cachedBytes))".inOneLine)
             }
             let count = items.count == 1 ? "this" : "these \(items.count)"
             guard try LicensesResetCommand.agrees("Remove \(count) from the disk, \(CacheState.size(size))?") else {
@@ -285,7 +285,7 @@
                 case .caching, .waiting: isUnderWay = true
                 case .complete:
                     line.finish()
-                    if let warning = progress.warning { print("warning: \(warning)".withoutControls) }
+                    if let warning = progress.warning { print("warning: \(warning)".inOneLine) }
                     print("complete: \(CacheState.size(progress.cachedSize))")
                     var missing: String?
                     if progress.isReadyToPlay {

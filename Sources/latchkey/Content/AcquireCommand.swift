@@ -52,7 +52,7 @@
             guard !json else {
                 return print(try JSONText.of(Answer(rights: ContentDocument.Rights(rights), isStored: isStored)))
             }
-            print("acquired: \(rights)".withoutControls)
+            print("acquired: \(rights)".inOneLine)
             if !isStored { print("The license is good for one playback; nothing was stored.") }
         }
 
