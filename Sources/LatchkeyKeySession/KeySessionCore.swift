@@ -51,13 +51,6 @@ extension KeySession {
             return withholds == before ? [] : [.withheld(withholds)]
         }
 
-        /// Whether no request for a key is under way, and observers have been told what became of the last one.
-        func hasToldFate(of keyID: KeyID?) -> Bool {
-            guard !isDelivering, events.isEmpty else { return false }
-            if case .pending = state.status(of: keyID) { return false }
-            return true
-        }
-
         /// The status of a key that the session has, for a caller that wants to use it.
         func hold(_ status: KeyStatus) -> KeyStatus {
             guard awaitsFirstLook, case .usable = status else { return gate.hold(status) }
@@ -67,7 +60,13 @@ extension KeySession {
 
     /// Whether no request for a key is under way, and observers have been told what became of the last one. Who begins to observe
     /// after that hears nothing of it. False, too, while they are told anything at all. Any thread.
-    package func hasToldFate(of keyID: KeyID?) -> Bool { core.withLock { $0.hasToldFate(of: keyID) } }
+    package func hasToldFate(of keyID: KeyID?) -> Bool {
+        core.withLock { core in
+            guard !core.isDelivering, core.events.isEmpty else { return false }
+            if case .pending = core.state.status(of: keyID) { return false }
+            return true
+        }
+    }
 
     /// A pending request and how far it got with the loaders.
     struct OpenRequest {

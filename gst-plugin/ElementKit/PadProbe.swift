@@ -192,7 +192,7 @@ private func probeGate(
     guard let pad, let info, let data else { return GST_PAD_PROBE_OK }
     let isPushed = info.pointee.type.rawValue & GST_PAD_PROBE_TYPE_PUSH.rawValue != 0
     guard !isPushed || gst_pad_get_direction(pad) == GST_PAD_SINK || gst_pad_is_linked(pad) != 0 else {
-        // Not left to the pad, which looks for its link again later: another thread may link it until then.
+        // Not left to the pad, which looks for its link again later: another thread may link it before that.
         if let content = info.pointee.data { ek_mini_object_unref(content) }
         info.pointee.data = nil
         info.pointee.ABI.abi.flow_ret = GST_FLOW_NOT_LINKED

@@ -159,7 +159,9 @@ extension Decryptor {
     /// `report`, unless a bin around the element is being stopped, which may be why: then nothing is told. For pads in push mode,
     /// over which nothing comes before the element's own state changes.
     func reportUnlessStopped(_ failure: DecryptorFailure) -> FlowResult {
-        reference.isBeingStopped ? .flushing : report(failure)
+        // A stop ends this wait, too.
+        if case .key(let keyID, _) = failure { waitUntilSettled(keyID) }
+        return reference.isBeingStopped ? .flushing : report(failure)
     }
 
     /// Posts the error of a failure, unless it is a refusal of a key that another element of the pipeline tells. If the
