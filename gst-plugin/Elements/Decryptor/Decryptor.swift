@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
 import CLatchkeyGStreamer
+import Glibc
 import LatchkeyElementKit
 import LatchkeyKeySession
 import LatchkeyKeySystems
@@ -62,6 +63,8 @@ class Decryptor: Element, @unchecked Sendable {
         var heldEnd: HeldEnd?
         /// The demuxer around the element was asked to seek; what is in the queue is about to be flushed.
         var isSeekExpected = false
+        /// The thread that is downstream with a buffer.
+        var pusher: pthread_t?
         /// A thread waits for a key.
         var isAwaitingKey = false
         /// Counts what happened to keys, so that no wake-up is missed.
@@ -438,7 +441,19 @@ extension Decryptor {
 
     /// A parser may refuse the first sample of a wrong key, and end the stream.
     private func push(_ clear: consuming Buffer) -> FlowResult {
+        monitor.lock()
+        // What ends playback may have come while the buffer was decrypted.
+        guard flow.result == .ok else {
+            defer { monitor.unlock() }
+            return flow.result
+        }
+        flow.pusher = pthread_self()
+        monitor.unlock()
         let result = sourcePad.push(clear)
+        monitor.lock()
+        flow.pusher = nil
+        if flow.result != .ok { monitor.broadcast() }
+        monitor.unlock()
         if result == .error { stream.doubt.refuse().forEach { tellWrongKey($0) } }
         return result
     }
@@ -648,7 +663,8 @@ extension Decryptor {
             monitor.unlock()
             return
         }
-        flow.result = result
+        // What ended playback stays.
+        if flow.result != .error { flow.result = result }
         // Upstream has sent everything and will not ask for the result any more.
         if flow.hasEnded { reportWhatUpstreamWillNot() }
         monitor.broadcast()
@@ -778,22 +794,5 @@ extension Decryptor {
                 + "\(name(of: keyID)) decrypts.",
             debug: "Either the key is a wrong one, or the media is encrypted in another way than it says.")
         return false
-    }
-}
-
-/// Counts looks, once a second, at an element that decrypts nothing more. A value.
-struct IdleLooks {
-    private var count = 0
-    private var decrypted: UInt64 = 0
-
-    /// True if that lasts too long. `decrypted`: the bytes so far. `isExcused`: there is a reason for it.
-    mutating func look(decrypted: UInt64, isExcused: Bool) -> Bool {
-        defer { self.decrypted = decrypted }
-        guard !isExcused, decrypted > 0, decrypted == self.decrypted else {
-            count = 0
-            return false
-        }
-        count += 1
-        return count >= MuteLooks.limit
     }
 }

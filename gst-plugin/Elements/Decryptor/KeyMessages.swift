@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
 import CLatchkeyGStreamer
+import Glibc
 import LatchkeyElementKit
 import LatchkeyKeySession
 import LatchkeyKeySystems
@@ -74,7 +75,7 @@ extension Decryptor {
 
     /// The right to what is decrypted already has ended too: takes it out of the queues behind this element. Inside an
     /// adaptive demuxer, the gate of the bin around that does it.
-    private func endPlayback(_ reason: KeyError) {
+    func endPlayback(_ reason: KeyError) {
         guard !reference.isInsideAdaptiveDemuxer else { return }
         // A sample may have met the end first, and said so.
         let (isRunning, isTold) = monitor.withLock {
@@ -109,17 +110,27 @@ extension Decryptor {
 
     /// Unless this element stops, plays anew, or is flushed by another element.
     private func flushDownstream() {
-        guard monitor.withLock({ !flow.isFlushing && flow.result == .error }) else { return }
+        guard monitor.withLock({ isOver }) else { return }
         let source = PadReference(sharing: sourcePad.pointer)
         source.push(.startOfFlush())
-        // The peer's lock: nothing that was on its way then comes after the end of the flush.
-        let sink = source.peer
-        let end = {
-            source.push(.endOfFlush(resetTime: false))
-            if let segment = source.segmentEvent { source.push(segment) }
+        // No buffer that is on its way now comes after the end of the flush. This thread may have brought one itself.
+        monitor.withLock {
+            while isOver, let pusher = flow.pusher, pthread_equal(pusher, pthread_self()) == 0 {
+                monitor.wait(microseconds: Self.pollInterval)
+            }
         }
-        if let sink { sink.whileIdle(end) } else { end() }
+        let end = {
+            // The end of the flush takes it off the pad.
+            let segment = source.segmentEvent
+            source.push(.endOfFlush(resetTime: false))
+            if let segment { source.push(segment) }
+        }
+        // The peer's lock: nothing comes between the two.
+        if let sink = source.peer { sink.whileIdle(end) } else { end() }
     }
+
+    /// Whether no buffer is pushed any more until the element is flushed or plays anew. The lock is held.
+    private var isOver: Bool { !flow.isFlushing && flow.result == .error }
 
     /// Media may have another name of a key than the one that the session tells.
     private func names(of keyIDs: [KeyID]) -> [KeyID] { currentSession?.names(of: keyIDs) ?? keyIDs }

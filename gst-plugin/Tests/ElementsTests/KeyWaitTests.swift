@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MPL-2.0
 
 import CLatchkeyGStreamer
+import CLatchkeyGStreamerCheck
 import LatchkeyElementKit
 import LatchkeyElementTestSupport
 import Latchkey
@@ -211,6 +212,29 @@ extension ElementTests {
             let error = try harness.bus.nextError()
             #expect(error.isStreamError(GST_STREAM_ERROR_DECRYPT_NOKEY), "\(error)")
             #expect(error.text.hasPrefix("Playback ends: session closed"), "\(error)")
+        }
+
+        /// A buffer that is on its way then does not come after the flush, and whatever comes has a segment.
+        @Test func theEndOfPlaybackTakesWhatIsOnItsWay() throws {
+            let (harness, request) = try waiting()
+            #expect(try answer(harness, request, Media.key))
+            #expect(harness.waitAndPull() == Media.bytes(64))
+            let decryptor = try #require(Decryptor.implementation(of: harness.element))
+            let (output, arrivals) = (harness.output, StreamRecorder())
+            output.clear()
+            arrivals.attach(to: harness.pointer.pointee.sinkpad)
+            PadReference(sharing: decryptor.sourcePad.pointer).probeBuffers { buffer in
+                #expect(arrivals.wait(event: "flush-start"))
+                return buffer
+            }
+            let upstream = TestThread {
+                if let buffer = try? Media.sample(Media.bytes(9)).makeBuffer() { _ = harness.push(buffer) }
+            }
+            #expect(output.wait(samples: 1))
+            decryptor.endPlayback(.sessionClosed("the viewing session is lost"))
+            upstream.join()
+            #expect(arrivals.order == ["flush-start", "flush-stop", "segment"])
+            #expect(harness.pull() == nil)
         }
 
         /// Whatever is wrong with a key of a session that is over: the end of the session is the error.
