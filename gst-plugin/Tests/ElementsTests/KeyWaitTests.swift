@@ -214,7 +214,7 @@ extension ElementTests {
             #expect(error.text.hasPrefix("Playback ends: session closed"), "\(error)")
         }
 
-        /// A buffer that is on its way then does not come after the flush, and whatever comes has a segment.
+        /// A buffer that is on its way then does not come after the flush, and what comes next has a segment.
         @Test func theEndOfPlaybackTakesWhatIsOnItsWay() throws {
             let (harness, request) = try waiting()
             #expect(try answer(harness, request, Media.key))
