@@ -2,10 +2,12 @@
 """What looks like a stalled hlsdemux2 and is none: each takes longer than the limit of StillnessWatch, and plays on. The limit
 is of real time, so these scenes take ten seconds and more."""
 
+import os
 import re
 import socket
 import threading
 
+import corpus
 import hls_media as media
 import versions
 from bounds import PATIENCE
@@ -63,6 +65,23 @@ def slow_segment(number):
             plays_all(content, player)
 
     return behavior
+
+
+def slow_sound():
+    """The sound's playlist needs longer than the limit. Nothing comes out before it, although all pictures are there."""
+    case = corpus.case("hls-ts-aes128-shaka")
+    files = {}
+    for name in os.listdir(case.folder):
+        if name.endswith((".m3u8", ".ts", ".bin")):
+            with open(case.path(name), "rb") as file:
+                files[name] = file.read()
+    files["a.m3u8"] = Paced(files["a.m3u8"], 1 << 20, STILL)
+    with Scene(files) as scene:
+        player = scene.player()
+        scene.origin.files["a_5.ts"] = Halves(files["a_5.ts"], first_pad(player))
+        player.play()
+        end_of_stream(player)
+        same_frames(player, next(track for track in case.tracks if track.kind == "video").frames)
 
 
 class LateListener(Origin):
@@ -200,7 +219,7 @@ def long_target():
 
 ALL = {
     "stillness/pause": pause, "stillness/slow-first-segment": slow_segment(0), "stillness/slow-segment": slow_segment(2),
-    "stillness/slow-connect": slow_connect, "stillness/other-download-stall": other_download_stall,
-    "stillness/other-download-live": other_download_live, "stillness/seek-back": seek_back,
-    "stillness/long-target": long_target,
+    "stillness/slow-sound": slow_sound, "stillness/slow-connect": slow_connect,
+    "stillness/other-download-stall": other_download_stall, "stillness/other-download-live": other_download_live,
+    "stillness/seek-back": seek_back, "stillness/long-target": long_target,
 }

@@ -186,6 +186,9 @@ struct Stillness {
         didAsk(for: name, at: now)
     }
 
+    /// Whether the demuxer has got the playlist.
+    func hasRead(_ name: String) -> Bool { playlists[name] != nil }
+
     /// Whether a playlist names the URL.
     func names(_ url: String) -> Bool {
         let resource = Self.resource(url)
@@ -231,10 +234,10 @@ struct Stillness {
         (unplayed, muteTime, certainTime, wholeRoles) = (0, 0, 0, [])
     }
 
-    /// `isBusy`: there is a reason for the stillness. `isPlaylistAwaited`: it is no more than a playlist that is being fetched.
-    /// `isHeldUp`: it is no more than that the player takes nothing. `isSlow`: see `ProcessorWait`.
+    /// `isBusy`: there is a reason for the stillness. `isRefreshAwaited`: it is no more than a playlist or manifest that is
+    /// being fetched again. `isHeldUp`: it is no more than that the player takes nothing. `isSlow`: see `ProcessorWait`.
     mutating func verdict(
-        isBusy: Bool, isPlaylistAwaited: Bool = false, isHeldUp: Bool = false, isSlow: Bool = false, at now: UInt64
+        isBusy: Bool, isRefreshAwaited: Bool = false, isHeldUp: Bool = false, isSlow: Bool = false, at now: UInt64
     ) -> Verdict {
         if isRepeating { return .isRepeating }
         // Looks that are far apart, as after the machine was asleep, count as two seconds.
@@ -242,7 +245,7 @@ struct Stillness {
         let time = isSlow ? passed / UInt64(ProcessorWait.factor) : passed
         lastLook = now
         lastChange = isBusy ? now : min(now, lastChange &+ (passed &- time))
-        if isMute(isBusy: isBusy && !isPlaylistAwaited, for: time, at: now) { return .hasStopped }
+        if isMute(isBusy: isBusy && !isRefreshAwaited, for: time, at: now) { return .hasStopped }
         // A player that pauses until enough is buffered may wait for the end.
         heldUpTime = isHeldUp && hasOutput && hasFetchedAll && !wasEndTold ? heldUpTime &+ time : 0
         if heldUpTime >= limitAtEnd &* 2 {
@@ -253,7 +256,7 @@ struct Stillness {
         let targets = playlists.values.compactMap(\.target)
         let isLive = playlists.values.contains { $0.target != nil && $0.due > now }
         if mayBegin, !hasFetched {
-            startTime = isBusy && !isPlaylistAwaited ? 0 : startTime &+ time
+            startTime = isBusy && !isRefreshAwaited ? 0 : startTime &+ time
             return startTime >= Self.startLimit ? .hasNotBegun : .none
         }
         guard hasFetched, !isOpenEnded, !isLive || !hasOutput else { return .none }

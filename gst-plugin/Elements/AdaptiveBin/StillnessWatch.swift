@@ -12,9 +12,16 @@ import Synchronization
 final class StillnessWatch: Sendable {
     /// What a request of this presentation is for.
     enum Request {
-        case playlist
+        /// `name`: that of `didRead`. Nil for a manifest of DASH or Smooth Streaming.
+        case playlist(name: String?)
         /// A segment or what goes with it. The URL is the origin's.
         case segment(url: String)
+
+        /// Whether it is for a playlist or manifest that was read before: output does not wait for that.
+        func isRefresh(in stillness: Stillness) -> Bool {
+            guard case .playlist(let name) = self else { return false }
+            return name.map(stillness.hasRead) ?? true
+        }
 
         /// Whether an answer with that `Content-Type` is a manifest of DASH or Smooth Streaming.
         static func isManifest(type: String?) -> Bool {
@@ -51,9 +58,8 @@ final class StillnessWatch: Sendable {
         /// The decryptors behind them.
         var decryptors: [WeakElement] = []
 
-        var isFetchingSegments: Bool {
-            requests.values.contains { if case .segment = $0 { true } else { false } }
-        }
+        /// Whether something is on its way that output may wait for.
+        var isFetching: Bool { requests.values.contains { !$0.isRefresh(in: stillness) } }
 
         func isManifest(_ url: String) -> Bool { manifests.contains(Stillness.resource(url)) }
 
@@ -89,8 +95,8 @@ final class StillnessWatch: Sendable {
         mutating func note(_ answer: HTTPClientAnswer, _ own: Request?) {
             var request = requests[answer.id] ?? own ?? named(answer.url)
             if isAnyOwn, request != nil, Request.isManifest(type: answer.contentType) {
-                request = .playlist
-                requests[answer.id] = .playlist
+                request = .playlist(name: nil)
+                requests[answer.id] = request
             }
             let begin = begins[answer.id]
             if answer.isFinished { (requests[answer.id], begins[answer.id]) = (nil, nil) }
@@ -230,7 +236,7 @@ final class StillnessWatch: Sendable {
         let isSlow = isMute && ProcessorWait.isLong
         return state.withLock { state in
             state.muteLooks.look(
-                isMute: isMute && !state.isFetchingSegments, completed: state.stillness.completed, isEnded: isEnded,
+                isMute: isMute && !state.isFetching, completed: state.stillness.completed, isEnded: isEnded,
                 isOpenEnded: state.stillness.isOpenEnded, isSlow: isSlow)
         }
     }
@@ -241,7 +247,7 @@ final class StillnessWatch: Sendable {
         let isIdle = !isExcused && !isBehindKey
         let isSlow = isIdle && ProcessorWait.isLong
         return state.withLock { state in
-            guard isIdle, !state.isFetchingSegments, state.stillness.hasOutput else {
+            guard isIdle, !state.isFetching, state.stillness.hasOutput else {
                 state.idleTime = 0
                 return false
             }
@@ -283,9 +289,9 @@ final class StillnessWatch: Sendable {
         let now = MonotonicTime.now
         return state.withLock { state in
             if hasMoved { state.stillness.didMove(at: now) }
-            let isPlaylistAwaited = !isExcused && !state.requests.isEmpty && !state.isFetchingSegments
+            let isRefreshAwaited = !isExcused && !state.requests.isEmpty && !state.isFetching
             return state.stillness.verdict(
-                isBusy: isExcused || !state.requests.isEmpty, isPlaylistAwaited: isPlaylistAwaited,
+                isBusy: isExcused || !state.requests.isEmpty, isRefreshAwaited: isRefreshAwaited,
                 isHeldUp: isHeldUp && !isWaiting && state.requests.isEmpty, isSlow: isSlow, at: now)
         }
     }

@@ -155,10 +155,10 @@ final class HLSPresentation: Sendable {
     func beginWatch(_ look: @escaping @Sendable () -> Void) {
         guard let servers = state.withLock({ $0.servers }) else { return }
         watch.begin(
-            own: { [table] url in
+            own: { [weak self, table] url in
                 guard let path = servers.path(in: url) else { return nil }
                 let resource = table.resource(String(path.prefix { $0 != "." && $0 != "?" }))
-                if case .playlist = resource { return .playlist }
+                if case .playlist(let url) = resource { return .playlist(name: self?.source(of: url) ?? url) }
                 return .segment(url: resource?.originURL ?? url)
             },
             onAnswer: { [weak self] answer in

@@ -106,13 +106,25 @@ import Testing
         #expect(verdict(of: &stillness, from: 0) == End(verdict: .hasStopped, time: 30))
     }
 
-    @Test func aPlaylistThatIsAwaitedIsNoReason() {
+    @Test func aRefreshThatIsAwaitedIsNoReason() {
         var stillness = Stillness()
         for _ in 0..<2 { stillness.didComplete() }
         for time in 1...(7 as UInt64) {
-            #expect(stillness.verdict(isBusy: true, isPlaylistAwaited: true, at: time * Self.second) == .none)
+            #expect(stillness.verdict(isBusy: true, isRefreshAwaited: true, at: time * Self.second) == .none)
         }
-        #expect(stillness.verdict(isBusy: true, isPlaylistAwaited: true, at: 8 * Self.second) == .hasStopped)
+        #expect(stillness.verdict(isBusy: true, isRefreshAwaited: true, at: 8 * Self.second) == .hasStopped)
+    }
+
+    /// The first answer for a playlist may take long, and nothing comes out before it.
+    @Test func onlyWhatWasReadIsARefresh() {
+        var stillness = Stillness()
+        stillness.didRead("v", Self.refresh(target: 6), at: 0)
+        func isRefresh(_ request: StillnessWatch.Request) -> Bool { request.isRefresh(in: stillness) }
+        #expect(isRefresh(.playlist(name: "v")))
+        #expect(!isRefresh(.playlist(name: "a")))
+        #expect(!isRefresh(.segment(url: "v")))
+        // Whoever asks for a manifest again has it.
+        #expect(isRefresh(.playlist(name: nil)))
     }
 
     @Test func aLivePresentationThatHasEndedIsAtItsEnd() {
