@@ -97,11 +97,7 @@ class Presentation(Trouble):
         self.server = ReferenceServer(case.key_server_file, case.folder, os.path.join(self.folder.path, "authority"))
         self.server.__enter__()
         os.environ["LATCHKEY_CONFIG"] = self.folder.write("latchkey.conf", self.server.fairplay_configuration())
-        self.files = {}
-        for name in os.listdir(case.folder):
-            if name.endswith((".ts", ".m3u8")):
-                with open(case.path(name), "rb") as file:
-                    self.files[name] = file.read()
+        self.files = case.files(".ts", ".m3u8")
         self.origin = hls_origin.Origin(self.files).__enter__()
         return self
 

@@ -360,10 +360,7 @@ def cached_audio():
     """Of an audio track that the content does not have, nothing is downloaded; of one that it has, all."""
     case = corpus.case(DASH)
     with children.Folder() as folder, hls_origin.Origin() as origin:
-        for name in os.listdir(case.folder):
-            if os.path.isfile(case.path(name)):
-                with open(case.path(name), "rb") as file:
-                    origin.files[name] = file.read()
+        origin.files |= case.files()
         origin.files["stream.mpd"] = origin.files["stream.mpd"].replace(
             b'contentType="audio"', b'contentType="audio" lang="fi"')
         film, add = f"{origin.url}/stream.mpd", ("cache", "add", "--cache", os.path.join(folder.path, "cache"))
@@ -949,10 +946,7 @@ def cached_key():
     to do. That helps."""
     case = corpus.case("hls-ts-aes128-shaka")
     with children.Folder() as folder, hls_origin.Origin() as origin:
-        for name in os.listdir(case.folder):
-            if os.path.isfile(case.path(name)):
-                with open(case.path(name), "rb") as file:
-                    origin.files[name] = file.read()
+        origin.files |= case.files()
         name, = [name for name, data in origin.files.items() if len(data) == 16]
         key, refusal = origin.files[name], hls_origin.Answer(403)
         without_configuration()

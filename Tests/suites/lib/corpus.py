@@ -84,6 +84,15 @@ class Case:
     def path(self, name):
         return os.path.join(self.folder, name)
 
+    def read(self, name):
+        with open(self.path(name), "rb") as file:
+            return file.read()
+
+    def files(self, *endings):
+        """What the files of its folder contain, by name; with `endings`, of those that end in one of them."""
+        return {name: self.read(name) for name in os.listdir(self.folder)
+                if os.path.isfile(self.path(name)) and (not endings or name.endswith(endings))}
+
     def has(self, name):
         return os.path.exists(self.path(name))
 

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: MPL-2.0
 """Keys that are asked for before the media needs them, or says their names."""
 
-import os
 import threading
 import urllib.error
 
@@ -20,11 +19,7 @@ def two_key_ids_under_one_uri(refusal):
 
     def behavior():
         case = corpus.case("hls-fmp4-cbcs-3drm")
-        files = {}
-        for name in os.listdir(case.folder):
-            if name.endswith((".m3u8", ".mp4", ".m4s")):
-                with open(case.path(name), "rb") as file:
-                    files[name] = file.read()
+        files = case.files(".m3u8", ".mp4", ".m4s")
         refused = threading.Event()
         requests = []
         with Scene(files, {kid: bytes.fromhex(key) for kid, key in case.keys.items()}) as scene:

@@ -106,10 +106,7 @@ class Packed:
         self.key, vector = bytes.fromhex(case.fields["keys"][0]["key"]), bytes.fromhex(case.fields["iv"])
         with open(case.path("a.m3u8")) as playlist:
             self.durations = [float(number) for number in re.findall("#EXTINF:([0-9.]+)", playlist.read())]
-        self.encrypted = []
-        for number in range(len(self.durations)):
-            with open(case.path(f"a_{number + 1}.{self.extension}"), "rb") as file:
-                self.encrypted.append(file.read())
+        self.encrypted = [case.read(f"a_{number + 1}.{self.extension}") for number in range(len(self.durations))]
         self.clear = [clear_copy(segment, self.key, vector) for segment in self.encrypted]
 
     def lines(self, number, letter):

@@ -197,8 +197,7 @@ class TransportStream:
 
     @staticmethod
     def _segment(case, number):
-        with open(case.path(f"segment-{number % 4}.ts"), "rb") as file:
-            return file.read()
+        return case.read(f"segment-{number % 4}.ts")
 
     @staticmethod
     def vector(number):

@@ -157,7 +157,7 @@ def license_services(first):
     last one."""
     case = corpus.case("dash-cenc-static-live")
     answers = {"missing": 404, "closed": lambda _request: None, "refuses": 403, "none": 404, "forbidden": 404}
-    files = {name: case_file(case, name) for name in os.listdir(case.folder) if name.endswith((".mp4", ".m4s"))}
+    files = case.files(".mp4", ".m4s")
     with Scene(files) as scene:
         address = "https://127.0.0.1/first" if first == "forbidden" else "first"
         scene.origin.files |= {"stream.mpd": with_services(case, [address, "second"]), "first": answers[first],
@@ -203,9 +203,8 @@ def cookies_dash(is_relayed):
         files["live/stream.mpd"] = jar.answer(
             with_services(case, [f"{scene.origin.url}/license"]), (), ("m=1", "l=1; Path=/license"))
         files["license"] = jar.answer(clear_key_service(case), ("l=1",))
-        for name in os.listdir(case.folder):
-            if name.endswith((".mp4", ".m4s")):
-                files[f"live/{name}"] = jar.answer(case_file(case, name), ("m=1",))
+        for name, content in case.files(".mp4", ".m4s").items():
+            files[f"live/{name}"] = jar.answer(content, ("m=1",))
         player = scene.player("live/stream.mpd")
         if is_relayed:
             files["live/v_2.m4s"] = away(files["live/v_2.m4s"], 1.5)
@@ -229,10 +228,7 @@ def cookies_of_segments(kind):
     case, jar = corpus.case("dash-cenc-static-live" if kind == "dash" else manifests.SMOOTH), CookieJar()
     if kind == "dash":
         names, manifest = [f"v_{name}" for name in ("init.mp4", "1.m4s", "2.m4s", "3.m4s", "4.m4s")], "stream.mpd"
-        files = {}
-        for name in os.listdir(case.folder):
-            if name.endswith((".mp4", ".m4s", ".mpd")):
-                files[name] = case_file(case, name)
+        files = case.files(".mp4", ".m4s", ".mpd")
     else:
         files, manifest = manifests.smooth_files(lambda _path, data: data), "movie.ismc"
         files[manifest] = manifests.smooth_manifest()
@@ -243,7 +239,7 @@ def cookies_of_segments(kind):
     for place, name in enumerate(names):
         with_it = [sets[name]] if name in sets else []
         files[name] = jar.answer(
-            case_file(case, name), [sets[before] for before in names[:place] if before in sets], with_it)
+            case.read(name), [sets[before] for before in names[:place] if before in sets], with_it)
     with Scene(files) as scene:
         keys = scene.folder.write("keys.txt", case.keys_file)
         with open(os.environ["LATCHKEY_CONFIG"], "w") as configuration:
@@ -299,11 +295,10 @@ def source_fields(form, setting):
             frames, settings = [sum for number in range(COUNT) for sum in stream.frames(number)], ""
         else:
             case, path = corpus.case("dash-cenc-static-live"), "stream.mpd"
-            for name in os.listdir(case.folder):
-                if name.endswith((".mp4", ".m4s")):
-                    (other if name.startswith("v_") else own).files[name] = case_file(case, name)
+            for name, content in case.files(".mp4", ".m4s").items():
+                (other if name.startswith("v_") else own).files[name] = content
             own.files[path], count = re.subn('<AdaptationSet [^>]*contentType="video"[^>]*>',
-                                             rf"\g<0><BaseURL>{other.url}/</BaseURL>", case_file(case, path).decode())
+                                             rf"\g<0><BaseURL>{other.url}/</BaseURL>", case.read(path).decode())
             demand(count == 1, f"{count} AdaptationSets of the video")
             frames = next(track for track in case.tracks if track.kind == "video").frames
             settings = f"keys-file={scene.folder.write('keys.txt', case.keys_file)}\n"
@@ -326,11 +321,6 @@ def source_fields(form, setting):
             wrong = [request.path for request in place.requests
                      if (f"session={SECRET}" in (request.headers.get("Cookie") or "")) != gets_them]
             demand(not wrong, f"{place.url} was asked for {wrong} {'without' if gets_them else 'with'} the cookie")
-
-
-def case_file(case, name):
-    with open(case.path(name), "rb") as file:
-        return file.read()
 
 
 def compressed():

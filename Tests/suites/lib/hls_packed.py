@@ -70,8 +70,7 @@ def in_turn(kind, order, has_discontinuities):
             durations = [float(number) for number in re.findall("#EXTINF:([0-9.]+)", playlist.read())]
         files, lines, audio, changes = {}, [], b"", set()
         for number, letter in enumerate(order):
-            with open(case.path(f"a_{number + 1}.{extension}"), "rb") as file:
-                segment = file.read()
+            segment = case.read(f"a_{number + 1}.{extension}")
             clear = clear_copy(segment, key, vector)
             if number and letter != order[number - 1]:
                 changes.add(count_of_frames(audio))
@@ -114,8 +113,7 @@ def hostile_tag(content, is_encrypted):
         files, count = {}, 0
         lines = [media.key_line(URI, "AES-128", vector=VECTOR) if is_encrypted else "#EXT-X-KEY:METHOD=NONE"]
         for number in (1, 2, 3):
-            with open(case.path(f"a_{number}.{extension}"), "rb") as file:
-                segment = file.read()
+            segment = case.read(f"a_{number}.{extension}")
             audio = sample_aes.split_tag(clear_copy(segment, key, vector))[1]
             if is_encrypted:
                 segment = media.whole(tag(content) + audio, key, VECTOR)

@@ -209,7 +209,7 @@ def proxy_under_gst_launch():
 def missing_playlist_under_gst_launch():
     """What gst-launch shows of a variant that is not there is that, and nothing else."""
     case = corpus.case("hls-fmp4-cbcs-identity")
-    with open(case.path("master.m3u8"), "rb") as file, Origin({"master.m3u8": file.read()}) as origin:
+    with Origin(case.files("master.m3u8")) as origin:
         done = children.run(
             ["gst-launch-1.0", "playbin3", f"uri={origin.url}/master.m3u8", "video-sink=fakesink", "audio-sink=fakesink"],
             60, children.environment())
@@ -239,10 +239,7 @@ def broken(name):
         # No key server: a wait for a key of one ends soon.
         with open(os.environ["LATCHKEY_CONFIG"], "w") as configuration:
             configuration.write("[latchkey]\nkey-timeout=3000\n")
-        files = {}
-        for file in os.listdir(case.folder):
-            with open(case.path(file), "rb") as content:
-                files[file] = content.read()
+        files = case.files()
         words = BROKEN[name]
         with Origin(files) as origin:
             player = pipelines.Player(f"{origin.url}/{name}.m3u8")

@@ -2,7 +2,6 @@
 """What looks like a stalled hlsdemux2 and is none: each takes longer than the limit of StillnessWatch, and plays on. The limit
 is of real time, so these scenes take ten seconds and more."""
 
-import os
 import re
 import socket
 import threading
@@ -70,11 +69,7 @@ def slow_segment(number):
 def slow_sound():
     """The sound's playlist needs longer than the limit. Nothing comes out before it, although all pictures are there."""
     case = corpus.case("hls-ts-aes128-shaka")
-    files = {}
-    for name in os.listdir(case.folder):
-        if name.endswith((".m3u8", ".ts", ".bin")):
-            with open(case.path(name), "rb") as file:
-                files[name] = file.read()
+    files = case.files(".m3u8", ".ts", ".bin")
     files["a.m3u8"] = Paced(files["a.m3u8"], 1 << 20, STILL)
     with Scene(files) as scene:
         player = scene.player()

@@ -55,10 +55,7 @@ def presentation(kind):
     """Files and keys. `cbcs` and `sample-aes` as the packager made them; `whole-mp4` and `clear` are made of the first."""
     case = corpus.case("hls-ts-sampleaes-captions" if kind == "sample-aes" else "hls-fmp4-cbcs-captions")
     names = ["master.m3u8", "v.m3u8", "s.m3u8", "s_1.vtt", "s_2.vtt", *case.fields["tracks"][0]["files"]]
-    files = {}
-    for name in names:
-        with open(case.path(name), "rb") as file:
-            files[name] = file.read()
+    files = {name: case.read(name) for name in names}
     if kind in ("cbcs", "sample-aes"):
         key = bytes.fromhex(case.fields["keys"][0]["key"])
         return case, files, {uri: key for uri in case.key_uris}

@@ -88,7 +88,7 @@ class Input:
         self.name, self.family = name, family
         self._draw = Draw(f"{seed}/{name}")
         self.case = corpus.case(cases[places.index(place) % len(cases)])
-        self.files = {path: content(self.case, path) for path in paths(self.case)}
+        self.files = {path: self.case.read(path) for path in paths(self.case)}
         self.entry = entry(self.case, family)
         self._keys = dict(self.case.keys)
         if len({pair["key"] for pair in self.case.fields["keys"]}) == 1:
@@ -225,11 +225,6 @@ def paths(case):
     found = [os.path.relpath(os.path.join(folder, name), case.folder)
              for folder, _folders, names_ in os.walk(case.folder) for name in names_]
     return sorted(path for path in found if path.endswith((*MEDIA, ".m3u8", ".mpd", "key.bin")))
-
-
-def content(case, path):
-    with open(case.path(path), "rb") as file:
-        return file.read()
 
 
 def entry(case, family):

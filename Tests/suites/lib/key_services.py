@@ -70,10 +70,8 @@ def plays(name):
     the error names the field that the service may need."""
     service, case, asked = SERVICES[name], corpus.case(CASE), []
     with children.Folder() as folder, Origin() as origin:
-        for file in os.listdir(case.folder):
-            if os.path.isfile(case.path(file)):
-                with open(case.path(file), "rb") as content:
-                    origin.files[file] = content.read().replace(OWN_URI.encode(), service.uri.encode())
+        for file, content in case.files().items():
+            origin.files[file] = content.replace(OWN_URI.encode(), service.uri.encode())
         keys = case.key_server_file.replace(OWN_URI, f"skd://{service.identifier}")
         with ReferenceServer(keys, folder.path, os.path.join(folder.path, "authority")) as server:
             def answer(request):

@@ -460,8 +460,7 @@ def clear_piff(world):
 
     case = corpus.case(PIFF)
     keys = {number: bytes.fromhex(pair["key"]) for number, pair in enumerate(case.fields["keys"], 1)}
-    with open(case.path("media.ismv"), "rb") as file:
-        return world.folder.write("clear.ismv", playready_media.clear_file(file.read(), keys))
+    return world.folder.write("clear.ismv", playready_media.clear_file(case.read("media.ismv"), keys))
 
 
 # Viewing sessions
@@ -596,12 +595,7 @@ class Application:
 
     def package(self, uri):
         """The presentation with this key URI."""
-        for name in os.listdir(self.case.folder):
-            path = os.path.join(self.case.folder, name)
-            if not os.path.isfile(path):
-                continue
-            with open(path, "rb") as file:
-                data = file.read()
+        for name, data in self.case.files().items():
             if name.endswith(".m3u8"):
                 data = data.replace(b"skd://ts-0042", uri.encode())
             with open(os.path.join(self.media, name), "wb") as file:

@@ -73,11 +73,7 @@ def whole_segments(how):
         "data:text/plain;charset=UTF-16;base64," + base64.b64encode(playready_object(header([kid]))).decode(), "AES-128",
         "com.microsoft.playready", vector)
     files = {}
-    for name in os.listdir(case.folder):
-        if not name.endswith((".m3u8", ".mp4", ".m4s")):
-            continue
-        with open(case.path(name), "rb") as file:
-            data = file.read()
+    for name, data in case.files(".m3u8", ".mp4", ".m4s").items():
         if name.endswith(".m3u8"):
             lines = data.decode().splitlines()
             if how == "envelope":

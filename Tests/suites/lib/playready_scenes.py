@@ -5,7 +5,6 @@ licenses that come in the fragments of Smooth Streaming and PIFF."""
 import base64
 import contextlib
 import http.server
-import os
 import re
 import threading
 import urllib.error
@@ -343,8 +342,7 @@ def on_demand_piff():
         import corpus
 
         world.case = case = corpus.case(PIFF)
-        with open(case.path("media.ismv"), "rb") as file:
-            data = file.read()
+        data = case.read("media.ismv")
         # The first is the video's.
         old = {number: bytes.fromhex(pair["key"]) for number, pair in enumerate(case.fields["keys"], 1)}
 

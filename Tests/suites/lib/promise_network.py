@@ -36,11 +36,7 @@ def clear_key_license(case, request):
 
 def dash(case, service=None):
     """The files of the presentation; `service`: the license URL that its manifest names, the only one."""
-    files = {}
-    for name in os.listdir(case.folder):
-        if name.endswith((".mpd", ".mp4", ".m4s")):
-            with open(case.path(name), "rb") as file:
-                files[name] = file.read()
+    files = case.files(".mpd", ".mp4", ".m4s")
     if service:
         text = re.sub("<ContentProtection [^>]*[^/]>.*?</ContentProtection>", "", files["stream.mpd"].decode(), flags=re.DOTALL)
         named = '<ContentProtection schemeIdUri="urn:uuid:e2719d58-a985-b3c9-781a-b030af78d30e"><dashif:Laurl ' \

@@ -123,7 +123,7 @@ import Testing
         #expect(isRefresh(.playlist(name: "v")))
         #expect(!isRefresh(.playlist(name: "a")))
         #expect(!isRefresh(.segment(url: "v")))
-        // Whoever asks for a manifest again has it.
+        // A manifest that is asked for again was read.
         #expect(isRefresh(.playlist(name: nil)))
     }
 
