@@ -77,6 +77,7 @@ def slow_sound():
         player.play()
         end_of_stream(player)
         same_frames(player, next(track for track in case.tracks if track.kind == "video").frames)
+        demand(player.audio_buffers.sums, "no sound was heard")
 
 
 class LateListener(Origin):

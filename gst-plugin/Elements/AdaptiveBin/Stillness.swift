@@ -186,8 +186,8 @@ struct Stillness {
         didAsk(for: name, at: now)
     }
 
-    /// Whether the demuxer has got the playlist.
-    func hasRead(_ name: String) -> Bool { playlists[name] != nil }
+    /// Whether the playlist has a live version, which the demuxer asks for again and again.
+    func isLive(_ name: String) -> Bool { playlists[name]?.target != nil }
 
     /// Whether a playlist names the URL.
     func names(_ url: String) -> Bool {

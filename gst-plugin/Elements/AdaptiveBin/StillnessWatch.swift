@@ -12,16 +12,12 @@ import Synchronization
 final class StillnessWatch: Sendable {
     /// What a request of this presentation is for.
     enum Request {
-        /// `name`: that of `didRead`. Nil for a manifest of DASH or Smooth Streaming.
-        case playlist(name: String?)
+        /// Or a manifest. `isRefresh`: the demuxer looks whether there is more, and output does not wait for it.
+        case playlist(isRefresh: Bool)
         /// A segment or what goes with it. The URL is the origin's.
         case segment(url: String)
 
-        /// Whether it is for a playlist or manifest that was read before: output does not wait for that.
-        func isRefresh(in stillness: Stillness) -> Bool {
-            guard case .playlist(let name) = self else { return false }
-            return name.map(stillness.hasRead) ?? true
-        }
+        var isRefresh: Bool { if case .playlist(isRefresh: true) = self { true } else { false } }
 
         /// Whether an answer with that `Content-Type` is a manifest of DASH or Smooth Streaming.
         static func isManifest(type: String?) -> Bool {
@@ -59,7 +55,7 @@ final class StillnessWatch: Sendable {
         var decryptors: [WeakElement] = []
 
         /// Whether something is on its way that output may wait for.
-        var isFetching: Bool { requests.values.contains { !$0.isRefresh(in: stillness) } }
+        var isFetching: Bool { !requests.values.allSatisfy(\.isRefresh) }
 
         func isManifest(_ url: String) -> Bool { manifests.contains(Stillness.resource(url)) }
 
@@ -95,7 +91,7 @@ final class StillnessWatch: Sendable {
         mutating func note(_ answer: HTTPClientAnswer, _ own: Request?) {
             var request = requests[answer.id] ?? own ?? named(answer.url)
             if isAnyOwn, request != nil, Request.isManifest(type: answer.contentType) {
-                request = .playlist(name: nil)
+                request = .playlist(isRefresh: true)
                 requests[answer.id] = request
             }
             let begin = begins[answer.id]
@@ -188,6 +184,8 @@ final class StillnessWatch: Sendable {
     func didAsk(for playlist: String) {
         state.withLock { $0.stillness.didAsk(for: playlist, at: MonotonicTime.now) }
     }
+
+    func isLive(_ playlist: String) -> Bool { state.withLock { $0.stillness.isLive(playlist) } }
 
     func didRead(_ playlist: String, _ refresh: Stillness.Refresh) {
         state.withLock { $0.stillness.didRead(playlist, refresh, at: MonotonicTime.now) }

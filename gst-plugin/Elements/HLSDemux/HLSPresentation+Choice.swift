@@ -17,7 +17,7 @@ extension HLSPresentation {
             if refusals.isEmpty { state.withLock { $0.variants.allow(url) } }
         }
         while true {
-            let source = source(of: url)
+            let source = state.withLock { $0.variants.playlist(for: url) }
             var request = request
             if source != url { request.query = request.query.map(HLSDeliveryDirectives.withoutSkip) }
             let (response, section) = try await usablePlaylist(source, request)
@@ -55,9 +55,6 @@ extension HLSPresentation {
             }
         }
     }
-
-    /// The playlist that is given for that at `url`.
-    func source(of url: String) -> String { state.withLock { $0.variants.playlist(for: url) } }
 
     /// `ownPlaylist`. If the request was held up, its delta update may go on from segments that were missed: then all of the
     /// playlist is asked for (draft-pantos-hls-rfc8216bis, 6.3.7).

@@ -158,7 +158,7 @@ final class HLSPresentation: Sendable {
             own: { [weak self, table] url in
                 guard let path = servers.path(in: url) else { return nil }
                 let resource = table.resource(String(path.prefix { $0 != "." && $0 != "?" }))
-                if case .playlist(let url) = resource { return .playlist(name: self?.source(of: url) ?? url) }
+                if case .playlist(let url) = resource { return .playlist(isRefresh: self?.watch.isLive(url) ?? false) }
                 return .segment(url: resource?.originURL ?? url)
             },
             onAnswer: { [weak self] answer in

@@ -115,16 +115,14 @@ import Testing
         #expect(stillness.verdict(isBusy: true, isRefreshAwaited: true, at: 8 * Self.second) == .hasStopped)
     }
 
-    /// The first answer for a playlist may take long, and nothing comes out before it.
-    @Test func onlyWhatWasReadIsARefresh() {
+    /// Output waits for any other playlist, also if it was read before and is asked for again.
+    @Test func whatIsLiveIsAskedForAgain() {
         var stillness = Stillness()
+        #expect(!stillness.isLive("v"))
         stillness.didRead("v", Self.refresh(target: 6), at: 0)
-        func isRefresh(_ request: StillnessWatch.Request) -> Bool { request.isRefresh(in: stillness) }
-        #expect(isRefresh(.playlist(name: "v")))
-        #expect(!isRefresh(.playlist(name: "a")))
-        #expect(!isRefresh(.segment(url: "v")))
-        // A manifest that is asked for again was read.
-        #expect(isRefresh(.playlist(name: nil)))
+        #expect(stillness.isLive("v") && !stillness.isLive("a"))
+        stillness.didRead("v", Self.refresh(isEnded: true), at: Self.second)
+        #expect(!stillness.isLive("v"))
     }
 
     @Test func aLivePresentationThatHasEndedIsAtItsEnd() {
