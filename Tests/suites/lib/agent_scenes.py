@@ -77,10 +77,10 @@ def play(*arguments, program=("play-protected",), sink=FREE, answers="", begun=N
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace")
     if begun:
         begun(process)
-    is_late = threading.Event()
+    threads = []
 
     def end():
-        is_late.set()
+        threads.append(children.threads_of(process.pid))
         process.kill()
 
     timer = threading.Timer(deadline, end)
@@ -103,9 +103,10 @@ def play(*arguments, program=("play-protected",), sink=FREE, answers="", begun=N
         raise reader.failure
     said = reader.read
     # What GLib says stands in front of the stack, and tells a race of stock elements.
-    late = f"no end after {deadline} s, " if is_late.is_set() else ""
+    late = f"no end after {deadline} s, " if threads else ""
     demand(process.returncode >= 0,
-           f"{late}ended by signal {-process.returncode}: {lines[-12 if late else -3:]} {children.stack_of(said) or said[-600:]}")
+           f"{late}ended by signal {-process.returncode}: {lines[-12 if late else -3:]} {children.stack_of(said) or said[-600:]}"
+           + "".join(f" {where}" for where in threads))
     return Run(process.returncode, lines, said)
 
 

@@ -129,7 +129,8 @@ def first_picture(player):
 def end_of_stream(player, deadline=60.0, on_request=None):
     error = player.until_end(deadline, on_request)
     if error is not None:
-        raise Wrong(f"{error}; {player.what_waits()[:2000]}")
+        threads = children.threads_of(os.getpid()) if "Segments came" in error else ""
+        raise Wrong(f"{error}; {player.what_waits()[:2000]} {threads}")
 
 
 def same_frames(player, expected):
