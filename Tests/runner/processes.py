@@ -5,6 +5,7 @@ import os
 import shutil
 import signal
 import subprocess
+import tempfile
 import threading
 import time
 import uuid
@@ -15,6 +16,8 @@ MARK = "TEST_RUN_MARK"
 # Seconds for the stacks of one process, and for all of one command.
 TRACE_DEADLINE = 20
 TRACES_DEADLINE = 60
+# Lines of one process, some ten for each thread.
+MOST_FRAMES = 400
 
 
 class Ended:
@@ -183,16 +186,20 @@ def stacks(pids):
         parts.append(f"---- process {pid}: {name[:200]}")
         if shutil.which("gdb") and time.monotonic() < end:
             try:
-                done = subprocess.run(
-                    ["gdb", "--batch", "-nx", "-iex", "set debuginfod enabled off", "-p", str(pid), "-ex",
-                     "thread apply all -ascending bt 30"], stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                    errors="replace", timeout=TRACE_DEADLINE)
-                lines = done.stdout.splitlines()
-                frames = [line for line in lines if line.startswith(("#", "Thread"))][:400]
-                parts += frames
+                # The process may be this one, which gdb stops: it could not read, nor keep the limit.
+                with tempfile.TemporaryFile("w+", errors="replace") as told:
+                    subprocess.run(
+                        ["timeout", "--signal=KILL", str(TRACE_DEADLINE), "gdb", "--batch", "-nx", "-iex",
+                         "set debuginfod enabled off", "-p", str(pid), "-ex", "thread apply all -ascending bt 30"],
+                        stdin=subprocess.DEVNULL, stdout=told, stderr=subprocess.DEVNULL)
+                    told.seek(0)
+                    frames = [line for line in told.read().splitlines() if line.startswith(("#", "Thread"))]
+                parts += frames[:MOST_FRAMES]
+                if len(frames) > MOST_FRAMES:
+                    parts.append("cut")
                 if frames:
                     continue
-            except (OSError, subprocess.TimeoutExpired):
+            except OSError:
                 pass
         try:
             for thread in sorted(os.listdir(f"/proc/{pid}/task"), key=int):

@@ -77,11 +77,14 @@ def play(*arguments, program=("play-protected",), sink=FREE, answers="", begun=N
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace")
     if begun:
         begun(process)
-    threads = []
+    is_late, threads = threading.Event(), []
 
     def end():
-        threads.append(children.threads_of(process.pid))
-        process.kill()
+        is_late.set()
+        try:
+            threads.append(children.threads_of(process.pid))
+        finally:
+            process.kill()
 
     timer = threading.Timer(deadline, end)
     timer.start()
@@ -103,10 +106,10 @@ def play(*arguments, program=("play-protected",), sink=FREE, answers="", begun=N
         raise reader.failure
     said = reader.read
     # What GLib says stands in front of the stack, and tells a race of stock elements.
-    late = f"no end after {deadline} s, " if threads else ""
+    late = f"no end after {deadline} s, " if is_late.is_set() else ""
+    words = children.stack_of(said) or " ".join(said[-600:].split())
     demand(process.returncode >= 0,
-           f"{late}ended by signal {-process.returncode}: {lines[-12 if late else -3:]} {children.stack_of(said) or said[-600:]}"
-           + "".join(f" {where}" for where in threads))
+           f"{late}ended by signal {-process.returncode}: {lines[-12 if late else -3:]} {' '.join([words, *threads])}")
     return Run(process.returncode, lines, said)
 
 

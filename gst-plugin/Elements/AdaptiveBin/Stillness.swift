@@ -186,7 +186,7 @@ struct Stillness {
         didAsk(for: name, at: now)
     }
 
-    /// Whether the playlist has a live version, which the demuxer asks for again and again.
+    /// Whether the last version of the playlist is live: the demuxer asks for such a playlist again and again.
     func isLive(_ name: String) -> Bool { playlists[name]?.target != nil }
 
     /// Whether a playlist names the URL.
@@ -234,8 +234,9 @@ struct Stillness {
         (unplayed, muteTime, certainTime, wholeRoles) = (0, 0, 0, [])
     }
 
-    /// `isBusy`: there is a reason for the stillness. `isRefreshAwaited`: it is no more than a playlist or manifest that is
-    /// being fetched again. `isHeldUp`: it is no more than that the player takes nothing. `isSlow`: see `ProcessorWait`.
+    /// `isBusy`: there is a reason for the stillness. `isRefreshAwaited`: it is no more than a new version of a live playlist,
+    /// or a manifest, that is on its way. `isHeldUp`: it is no more than that the player takes nothing. `isSlow`: see
+    /// `ProcessorWait`.
     mutating func verdict(
         isBusy: Bool, isRefreshAwaited: Bool = false, isHeldUp: Bool = false, isSlow: Bool = false, at now: UInt64
     ) -> Verdict {
