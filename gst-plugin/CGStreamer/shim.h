@@ -52,6 +52,9 @@ static inline GType ek_type_string(void) { return G_TYPE_STRING; }
 static inline GType ek_type_uint(void) { return G_TYPE_UINT; }
 static inline GType ek_type_uint64(void) { return G_TYPE_UINT64; }
 static inline GType ek_type_boolean(void) { return G_TYPE_BOOLEAN; }
+/* Swift has these names as members of a type from GLib 2.90 on, and as names of their own before. */
+static inline GKeyFileFlags ek_key_file_keep_translations(void) { return G_KEY_FILE_KEEP_TRANSLATIONS; }
+static inline GSignalFlags ek_signal_run_last_action(void) { return G_SIGNAL_RUN_LAST | G_SIGNAL_ACTION; }
 /* Decoders of sound and pictures; not bins that decode anything. */
 static inline guint64 ek_factory_type_decoder(void) {
   return GST_ELEMENT_FACTORY_TYPE_DECODER | GST_ELEMENT_FACTORY_TYPE_MEDIA_AUDIO | GST_ELEMENT_FACTORY_TYPE_MEDIA_VIDEO;

@@ -48,11 +48,9 @@ public final class BusObservation: @unchecked Sendable {
         guard let bus = gst_element_get_bus(pipeline) else { return nil }
         self.bus = bus
         gst_bus_enable_sync_message_emission(bus)
-        // SAFETY: the connection owns the box and gives it up when it ends.
-        handler = g_signal_connect_data(
-            UnsafeMutableRawPointer(bus), "sync-message", unsafeBitCast(busSignal, to: GCallback.self),
-            Unmanaged.passRetained(Body(pipeline, body)).toOpaque(),
-            { data, _ in if let data { Unmanaged<BusObservation.Body>.fromOpaque(data).release() } }, GConnectFlags(0))
+        handler = connectSignal(
+            "sync-message", of: UnsafeMutableRawPointer(bus), unsafeBitCast(busSignal, to: GCallback.self),
+            Body(pipeline, body))
     }
 
     deinit {

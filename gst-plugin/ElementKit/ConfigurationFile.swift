@@ -25,7 +25,7 @@ public struct ConfigurationFile: ~Copyable {
         let isRead = contents.withUnsafeBytes { bytes in
             // SAFETY: exactly the array's bytes, which GLib copies.
             let text = bytes.baseAddress?.assumingMemoryBound(to: gchar.self)
-            return g_key_file_load_from_data(file, text, gsize(bytes.count), G_KEY_FILE_KEEP_TRANSLATIONS, &error)
+            return g_key_file_load_from_data(file, text, gsize(bytes.count), ek_key_file_keep_translations(), &error)
         }
         guard isRead != 0 else {
             g_key_file_free(file)

@@ -38,10 +38,9 @@ public final class ContextAnswers: @unchecked Sendable {
         (self.bus, self.type, self.list, self.field, self.answer) = (bus, type, list, field, answer)
         gst_bus_enable_sync_message_emission(bus)
         // SAFETY: the signal is disconnected before this object goes. A handler that runs meanwhile holds it.
-        handler = g_signal_connect_data(
-            UnsafeMutableRawPointer(bus), "sync-message::need-context",
-            unsafeBitCast(needContext, to: GCallback.self), Unmanaged.passRetained(Box(self)).toOpaque(),
-            { data, _ in if let data { Unmanaged<Box>.fromOpaque(data).release() } }, GConnectFlags(0))
+        handler = connectSignal(
+            "sync-message::need-context", of: UnsafeMutableRawPointer(bus),
+            unsafeBitCast(needContext, to: GCallback.self), Box(self))
     }
 
     deinit {

@@ -150,7 +150,7 @@ public struct Property: Sendable {
             flags |= ek_param_writable()
             flags |= mutability == .ready ? ek_param_mutable_ready() : ek_param_mutable_playing()
         }
-        let parameterFlags = GParamFlags(flags)
+        let parameterFlags = GParamFlags(rawValue: flags)
         let (name, nick, blurb) = (StaticText.keep(name), StaticText.keep(nick), StaticText.keep(blurb))
         return switch kind {
         case .boolean(let initial): g_param_spec_boolean(name, nick, blurb, initial ? 1 : 0, parameterFlags)

@@ -270,26 +270,30 @@ extension ElementReference {
     }
 }
 
+/// Connects to a signal. `callback`: a C function of the signal's type, whose last argument is `box`. The connection keeps `box`
+/// until it ends, with the instance at the latest.
+@discardableResult
+func connectSignal(
+    _ signal: String, of instance: UnsafeMutableRawPointer, _ callback: GCallback, _ box: AnyObject
+) -> gulong {
+    // SAFETY: the connection owns one reference, and gives it up once.
+    g_signal_connect_data(
+        instance, signal, callback, Unmanaged.passRetained(box).toOpaque(),
+        { data, _ in if let data { Unmanaged<AnyObject>.fromOpaque(data).release() } }, GConnectFlags(rawValue: 0))
+}
+
 /// Connects to a signal whose only argument is a pad. `instance`: the element or pad that emits it.
 func connectPadSignal(
     _ signal: String, of instance: UnsafeMutableRawPointer, _ body: @escaping (PadReference) -> Void
 ) -> gulong {
-    // SAFETY: the connection owns the box and gives it up when it ends, with the instance at the latest.
-    g_signal_connect_data(
-        instance, signal, unsafeBitCast(padSignal, to: GCallback.self),
-        Unmanaged.passRetained(PadHandler(body)).toOpaque(),
-        { data, _ in if let data { Unmanaged<PadHandler>.fromOpaque(data).release() } }, GConnectFlags(0))
+    connectSignal(signal, of: instance, unsafeBitCast(padSignal, to: GCallback.self), PadHandler(body))
 }
 
 /// Connects to the changes of a property. `instance`: the element or pad that has it.
 func connectNotice(
     of property: String, _ instance: UnsafeMutableRawPointer, _ body: @escaping () -> Void
 ) -> gulong {
-    // SAFETY: as above.
-    g_signal_connect_data(
-        instance, "notify::\(property)", unsafeBitCast(notice, to: GCallback.self),
-        Unmanaged.passRetained(NoticeHandler(body)).toOpaque(),
-        { data, _ in if let data { Unmanaged<NoticeHandler>.fromOpaque(data).release() } }, GConnectFlags(0))
+    connectSignal("notify::\(property)", of: instance, unsafeBitCast(notice, to: GCallback.self), NoticeHandler(body))
 }
 
 private final class InsideHandler {

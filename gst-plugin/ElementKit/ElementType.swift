@@ -56,7 +56,7 @@ public enum ElementType {
             class_size: guint16(query.class_size), base_init: nil, base_finalize: nil, class_init: initializeClass,
             class_finalize: nil, class_data: data, instance_size: guint16(size),
             n_preallocs: 0, instance_init: initializeInstance, value_table: nil)
-        return g_type_register_static(parent, name, &information, GTypeFlags(0))
+        return g_type_register_static(parent, name, &information, GTypeFlags(rawValue: 0))
     }
 }
 
@@ -181,7 +181,7 @@ private func installSignal(_ signal: ActionSignal, on classPointer: gpointer, of
     var types = signal.arguments.map(\.type)
     _ = types.withUnsafeMutableBufferPointer { types in
         g_signal_newv(
-            signal.name, type, GSignalFlags(G_SIGNAL_RUN_LAST.rawValue | G_SIGNAL_ACTION.rawValue), closure, nil, nil,
+            signal.name, type, ek_signal_run_last_action(), closure, nil, nil,
             nil, ek_type_boolean(), guint(types.count), types.baseAddress)
     }
 }

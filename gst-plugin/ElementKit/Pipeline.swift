@@ -69,11 +69,9 @@ public final class Pipeline: @unchecked Sendable {
         to bin: UnsafeMutablePointer<GstElement>, _ body: @escaping @Sendable (ElementReference) -> Void
     ) {
         guard isBin(bin) else { return }
-        // SAFETY: the connection owns the box and gives it up when it ends, with the bin at the latest.
-        g_signal_connect_data(
-            UnsafeMutableRawPointer(bin), "deep-element-added", unsafeBitCast(elementSignal, to: GCallback.self),
-            Unmanaged.passRetained(ElementHandler(body)).toOpaque(),
-            { data, _ in if let data { Unmanaged<ElementHandler>.fromOpaque(data).release() } }, GConnectFlags(0))
+        connectSignal(
+            "deep-element-added", of: UnsafeMutableRawPointer(bin), unsafeBitCast(elementSignal, to: GCallback.self),
+            ElementHandler(body))
     }
 
     /// A part of a pipeline in the words of gst-launch, as a bin with pads where something can be linked. `start` stands in front

@@ -9,11 +9,9 @@ extension ElementReference {
     /// On the thread that chooses, which has a lock of decodebin3: `body` must not block, and may be called several times for a
     /// stream. The element keeps it.
     public func onStreamSelection(_ body: @escaping @Sendable (StreamDescription, [StreamDescription]) -> Bool?) {
-        // SAFETY: the connection owns the box and gives it up when it ends, with the element at the latest.
-        g_signal_connect_data(
-            UnsafeMutableRawPointer(pointer), "select-stream", unsafeBitCast(selectionSignal, to: GCallback.self),
-            Unmanaged.passRetained(SelectionHandler(body)).toOpaque(),
-            { data, _ in if let data { Unmanaged<SelectionHandler>.fromOpaque(data).release() } }, GConnectFlags(0))
+        connectSignal(
+            "select-stream", of: UnsafeMutableRawPointer(pointer), unsafeBitCast(selectionSignal, to: GCallback.self),
+            SelectionHandler(body))
     }
 }
 

@@ -500,8 +500,8 @@ RACES = {
     r"^crash: SIGSEGV (?!.*latchkey).*libgstreamer-1\.0\.so[^|]*gst_object_replace[^|]*\| libgstplayback": ">=1.22 <1.24",
     # dashdemux2 is stopped while it starts. Of 1,752 playbacks of clear DASH, stopped within 0.45 s: one on 1.28.
     r"gst_mpd_client2_is_live: assertion 'client->mpd_root_node != NULL' failed.*libgstadaptivedemux2": ">=1.28",
-    # dashdemux2 matches a pad of qtdemux with a stream that has no pad for it. Of clear DASH with sound of two languages, played to
-    # its end beside a build: 3 of 805 on 1.26, 1 of 429 on 1.28.
+    # Most likely, dashdemux2 matches a pad of qtdemux with a stream that has no pad for it. Of clear DASH with sound of two
+    # languages, played to its end beside a build: 3 of 805 on 1.26, 1 of 429 on 1.28.
     r"gst_pad_is_linked: assertion 'GST_IS_PAD \(pad\)' failed.*gst_pad_is_linked[^|]*\| *libgstadaptivedemux2": ">=1.26",
     # hlsdemux2 is stopped while it waits for the first media playlist. Most likely it frees the URI of the master playlist, which
     # another thread posts then. Of 900 clear presentations whose media playlist is refused: one on 1.28. Of those whose media

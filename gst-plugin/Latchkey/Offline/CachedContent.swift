@@ -47,8 +47,7 @@ public final class CachedContent: Sendable {
                 "\(URIReference(url).printable) is no http or https URL, and needs no cache where it is a file")
         }
         let cache = try Self.cache(cache)
-        self.init(
-            try cache.item(url, format: format, selection: selection), type, configuration, in: cache)
+        self.init(cache.item(url, format: format, selection: selection), type, configuration, in: cache)
     }
 
     private init(_ item: CachedItem, _ type: ContentType, _ configuration: Agent.Configuration, in cache: ContentCache)

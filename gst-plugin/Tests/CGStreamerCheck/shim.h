@@ -19,6 +19,8 @@ static inline const char *ekt_message_source(GstMessage *message) { return GST_M
 static inline GstEvent *ekt_probe_event(GstPadProbeInfo *info) { return GST_PAD_PROBE_INFO_EVENT(info); }
 static inline GstBuffer *ekt_probe_buffer(GstPadProbeInfo *info) { return GST_PAD_PROBE_INFO_BUFFER(info); }
 static inline GstCaps *ekt_template_caps(GstPadTemplate *templ) { return GST_PAD_TEMPLATE_CAPS(templ); }
+static inline gboolean ekt_is_readable(GParamSpec *property) { return (property->flags & G_PARAM_READABLE) != 0; }
+static inline gboolean ekt_is_writable(GParamSpec *property) { return (property->flags & G_PARAM_WRITABLE) != 0; }
 static inline gboolean ekt_is_string_value(const GValue *value) { return G_VALUE_HOLDS_STRING(value); }
 
 /* The extra-headers of souphttpsrc, from the text of a structure. */

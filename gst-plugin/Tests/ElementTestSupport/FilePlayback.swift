@@ -91,7 +91,7 @@ public final class FilePlayback: @unchecked Sendable {
         // SAFETY: the pipeline stops before this object goes, and pads come only while it runs.
         g_signal_connect_data(
             demux, "pad-added", unsafeBitCast(padAdded, to: GCallback.self), Unmanaged.passUnretained(self).toOpaque(),
-            nil, GConnectFlags(0))
+            nil, GConnectFlags(rawValue: 0))
     }
 
     fileprivate func add(_ pad: UnsafeMutablePointer<GstPad>) {

@@ -29,7 +29,7 @@ public final class RenderedFrames: @unchecked Sendable {
             g_signal_connect_data(
                 sink, name, unsafeBitCast(callback, to: GCallback.self), Unmanaged.passRetained(self).toOpaque(),
                 { data, _ in if let data { Unmanaged<RenderedFrames>.fromOpaque(data).release() } },
-                GConnectFlags(0))
+                GConnectFlags(rawValue: 0))
         }
     }
 

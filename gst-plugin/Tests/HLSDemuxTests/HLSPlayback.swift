@@ -75,7 +75,7 @@ final class HLSPlayback: @unchecked Sendable {
         // SAFETY: the pipeline stops before this object goes.
         g_signal_connect_data(
             pipeline, "deep-element-added", unsafeBitCast(elementAdded, to: GCallback.self),
-            Unmanaged.passUnretained(self).toOpaque(), nil, GConnectFlags(0))
+            Unmanaged.passUnretained(self).toOpaque(), nil, GConnectFlags(rawValue: 0))
         audio.setProperty("sync", .boolean(isPaced))
         if let end = gst_bin_get_by_name(ek_as_bin(video), "end") {
             if let pad = ElementReference(end).pad("sink") { frameRecorder.attach(to: pad.pointer) }
