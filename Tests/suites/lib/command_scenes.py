@@ -831,7 +831,7 @@ def cached():
             demand(item["url"] == film and item["status"] == "complete" and item["type"] == "dash", f"{item}")
             demand(item["isReadyToPlay"] and item["cachedSeconds"] == item["totalSeconds"] > 0, f"{item}")
             latchkey("cache", "list").demand(0, "STATUS", "complete", film)
-            world.server.__exit__()
+            world.server.stop()
             latchkey("play", *SINKS, film).demand(0, "rights: valid", "state: ended")
             latchkey("cache", "add", film.replace("stream", "other")).demand(1, "unreachable")
             latchkey("cache", "purge", film).demand(1, "--yes")
@@ -867,7 +867,7 @@ def cached_with_license():
                 demand(1 <= asked <= 2, f"{asked} licenses")
                 latchkey("cache", "add", "--license", film).demand(0, "complete: ")
                 demand(world.asked() == asked, "it was acquired again")
-                world.server.__exit__()
+                world.server.stop()
                 latchkey("cache", "add", "--license", film).demand(0, "complete: ")
                 latchkey("play", *SINKS, film).demand(0, "rights: valid", "state: ended")
             finally:
@@ -879,7 +879,7 @@ def cached_elsewhere():
     with World(name=DASH) as world, children.Folder() as folder:
         film, cache = url(world, "stream.mpd"), ("--cache", os.path.join(folder.path, "cache"))
         latchkey("cache", "add", *cache, "--license", film).demand(0, "complete: ")
-        world.server.__exit__()
+        world.server.stop()
         latchkey("play", *SINKS, film).demand(1, "unreachable")
         latchkey("play", *cache, *SINKS, film).demand(0, "rights: valid", "state: ended")
         latchkey("cache", "purge", *cache, "--yes", film).demand(0, "removed: ")

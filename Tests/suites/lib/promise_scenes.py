@@ -394,7 +394,7 @@ def other_index():
     """The whole folder of one film in the place of another's plays nothing for that one's URL."""
     with Cache() as cache:
         cache.origin.__exit__()
-        cache.world.server.__exit__()
+        cache.world.server.stop()
         works(*cache.player(cache.second))
         shutil.rmtree(cache.places[1])
         shutil.copytree(cache.places[0], cache.places[1])

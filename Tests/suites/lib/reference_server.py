@@ -3,6 +3,7 @@
 
 import json
 import re
+import socket
 import subprocess
 import tempfile
 import time
@@ -27,6 +28,7 @@ class ReferenceServer:
         self._authority = authority
         self._playready = playready
         self._options = options
+        self._place = None
 
     def __enter__(self):
         self._file = tempfile.NamedTemporaryFile("w", prefix="latchkey-suite-")
@@ -45,6 +47,18 @@ class ReferenceServer:
         raise RuntimeError("latchkey-server did not start")
 
     def __exit__(self, *_):
+        self._end()
+        if self._place:
+            self._place.close()
+
+    def stop(self):
+        """Ends it before the block does. Connections to its port are refused from now on: no other server gets the port."""
+        self._end()
+        self._place = socket.socket()
+        self._place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._place.bind(("127.0.0.1", int(self.url.rpartition(":")[2])))
+
+    def _end(self):
         self._process.stdin.close()
         self._process.terminate()
         self._process.wait(timeout=TIMEOUT)
