@@ -114,4 +114,6 @@ def meson(path):
         result = results.get(record["result"], "FAIL")
         reason = one_line(record.get("stdout", "") + " " + record.get("stderr", ""))
         reason = reason or "ended with status %s" % record.get("returncode")
-        yield f"{result} shipping/{record['name']}" + (f": {reason}" if result != "PASS" else "")
+        # Newer releases of Meson put the project's name in front: `shipping - latchkey:exports`.
+        name = record["name"].rpartition(":")[2]
+        yield f"{result} shipping/{name}" + (f": {reason}" if result != "PASS" else "")

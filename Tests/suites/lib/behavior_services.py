@@ -7,7 +7,6 @@ import http.server
 import json
 import os
 import re
-import socket
 import threading
 import time
 
@@ -16,20 +15,17 @@ import versions
 from behavior_scenes import (
     CASES, EVERYWHERE, Scene, context, demand, demand_stop, end_well, end_without_key, in_thread, kids_of)
 from bounds import PATIENCE
+from closed_port import ClosedPort
 from pipelines import Gst, structure_name, whole_file
 
 # License services
 
 
 def server_down(kind):
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        # Bound and not listening: connections are refused, and no other process gets the port.
-        url = f"http://127.0.0.1:{free.getsockname()[1]}/clearkey"
-        with Scene(kind) as scene:
-            watched = scene.pipeline(**{"license-url": url})
-            watched.play()
-            end_without_key(scene, watched, "network", "127.0.0.1")
+    with ClosedPort() as closed, Scene(kind) as scene:
+        watched = scene.pipeline(**{"license-url": f"{closed.url}/clearkey"})
+        watched.play()
+        end_without_key(scene, watched, "network", "127.0.0.1")
 
 
 def server_slow(kind):

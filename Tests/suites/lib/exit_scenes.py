@@ -179,7 +179,7 @@ def of_command(rounds, seed, at_once=1, played=1_500_000):
     acquires, by turns. So many processes run `at_once`, and playback takes up to `played` microseconds. Each has a cache and
     stores of its own, of which those of the first two begin as copies of one with the content. Returns the note of `Races`."""
     chance, races = random.Random(seed), Races(rounds)
-    film, other = corpus.case(HLS), corpus.case(DASH)
+    film = corpus.case(HLS)
     with children.Folder() as folder, World(name=DASH) as world, ReferenceServer(
             film.key_server_file, film.folder, os.path.join(folder.path, "authority")) as server:
         with open(os.environ["LATCHKEY_CONFIG"], encoding="utf-8") as file:

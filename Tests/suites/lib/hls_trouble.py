@@ -5,11 +5,11 @@
 and `whole-mp4`: METHOD=AES-128.
 """
 
-import socket
 import threading
 
 import hls_media as media
 import pipelines
+from closed_port import ClosedPort
 from hls_origin import Halves
 from hls_scenes import (
     Gst, Scene, demand, demand_stop, end_of_stream, ends_with_error, first_pad, hold_back, in_thread, same_frames)
@@ -203,10 +203,8 @@ def fails(answer, words, settings="", code=Gst.StreamError.DECRYPT_NOKEY, is_fin
 
 def down(kind):
     """No server listens at the key's URL."""
-    with socket.socket() as free:
-        # Bound and not listening: connections are refused, and no other process gets the port.
-        free.bind(("127.0.0.1", 0))
-        url = f"http://127.0.0.1:{free.getsockname()[1]}/{KEY}"
+    with ClosedPort() as closed:
+        url = f"{closed.url}/{KEY}"
         case = Case(kind, lambda _request, right: right(), key_url=url)
         with case:
             case.scene.configure(url=url)

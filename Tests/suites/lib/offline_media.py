@@ -4,10 +4,11 @@
 import hashlib
 import http.server
 import re
-import socket
 import struct
 import threading
 import time
+
+from closed_port import ClosedPort
 
 
 def boxes(data, start, end):
@@ -170,10 +171,7 @@ class Origin:
             except OSError:
                 pass
         self._server = None
-        # Connections to what is bound and does not listen are refused.
-        self._place = socket.socket()
-        self._place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        self._place.bind(("127.0.0.1", self._port))
+        self._place = ClosedPort(self._port)
 
     def paths(self):
         with self._lock:

@@ -3,7 +3,6 @@
 
 import json
 import re
-import socket
 import subprocess
 import tempfile
 import time
@@ -11,6 +10,7 @@ import urllib.request
 
 import children
 from bounds import PATIENCE
+from closed_port import ClosedPort
 
 # Of a request to it, and of its end, in seconds: it may have no processor for a while.
 TIMEOUT = 10 * PATIENCE
@@ -54,9 +54,7 @@ class ReferenceServer:
     def stop(self):
         """Ends it before the block does. Connections to its port are refused from now on: no other server gets the port."""
         self._end()
-        self._place = socket.socket()
-        self._place.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        self._place.bind(("127.0.0.1", int(self.url.rpartition(":")[2])))
+        self._place = ClosedPort(int(self.url.rpartition(":")[2]))
 
     def _end(self):
         self._process.stdin.close()

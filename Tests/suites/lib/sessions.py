@@ -5,7 +5,6 @@ import ctypes
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -15,6 +14,7 @@ import hls_media as media
 import pipelines
 from behavior_scenes import Wrong, demand
 from bounds import PATIENCE
+from closed_port import ClosedPort
 from logind import Logind
 from pipelines import Gst
 from session_scenes import (
@@ -279,15 +279,13 @@ def credential():
 
 def unreachable():
     """No session server, no license."""
-    with socket.socket() as closed:
-        closed.bind(("127.0.0.1", 0))
-        with Scene(count=2) as scene:
-            scene.configure(url=f"http://127.0.0.1:{closed.getsockname()[1]}")
-            player = scene.player("file")
-            player.play()
-            ends(player, "no viewing session", deadline=45.0)
-            demand(message_of(player, "setup-error"), "no latchkey-session-setup-error")
-            demand(not scene.requests("/clearkey"), "a license was asked for all the same")
+    with ClosedPort() as closed, Scene(count=2) as scene:
+        scene.configure(url=closed.url)
+        player = scene.player("file")
+        player.play()
+        ends(player, "no viewing session", deadline=45.0)
+        demand(message_of(player, "setup-error"), "no latchkey-session-setup-error")
+        demand(not scene.requests("/clearkey"), "a license was asked for all the same")
 
 
 def teardown_error(kind):
