@@ -45,7 +45,7 @@ class Changing(Live):
     def place(self):
         """The numbers of the first segment and of the one behind the last."""
         now = time.monotonic()
-        self.start = self.start or now
+        self.start = self.start or now - self.elapsed
         last = FIRST + WINDOW + int(now - self.start)
         return last - WINDOW, last
 
@@ -57,6 +57,8 @@ class Changing(Live):
 
     # Segments that are not there, and others that the window may have left behind before they are asked for.
     gone, may_be_gone = (), ()
+    # How much of the first second is over when the playlist is first asked for. It is asked for again each second.
+    elapsed = 0
 
 
 class Target(Changing):
@@ -99,6 +101,9 @@ class Gone(Changing):
         super().__init__()
         self.status, self.is_late = status, is_late
         self.may_be_gone = (CHANGE + 1,) if is_late else ()
+        # Half a second between the late answer and the next playlist. If that came first, without the segment, GStreamer's
+        # demuxer would seek to the live end, with a flush that takes the pictures that the decoder holds.
+        self.elapsed = 0.5 if is_late else 0
         self.scene.origin.files[f"{CHANGE}.m4s"] = self.answer
 
     def answer(self, _request):
